@@ -26,7 +26,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
-from albert.runtime.json_files import load_json, to_json
+from albert.runtime.json_files import load_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, files_below
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
@@ -102,8 +102,8 @@ def _checkpoint(run: Path, step: int) -> Path:
 def _checkpoint_reader(material: Material) -> Callable[[Path], str]:
     """Reads the newest checkpoint as a resumed run does."""
     run = material.pretraining_run
-    recipe = load_json(PretrainingRecipe, run / "recipe.json")
-    identity = load_json(TrainingState, _checkpoint(run, 4) / STATE_NAME).identity
+    recipe = load_versioned(PretrainingRecipe, run / "recipe.json")
+    identity = load_versioned(TrainingState, _checkpoint(run, 4) / STATE_NAME).identity
 
     def read(path: Path) -> str:
         torch.manual_seed(0)

@@ -36,7 +36,7 @@ from albert.inference.server.limits import Limits as ServerLimits
 from albert.inference.server.routes import Message, application
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
-from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.tasks.reading.rows import read_table
 from albert.tasks.submission import DECLARED
@@ -250,10 +250,10 @@ PARSERS: tuple[Parser, ...] = (
     _fixed("asked-text", "in.txt", "text", TEXT, _records),
     _fixed("asked-parquet", "in.parquet", "bytes", parquet(), _records),
     _fixed("task-file", "task.json", "json", TASK, load_table_task),
-    _made("recipe", "pretraining_run", "recipe.json", "json", partial(load_json, PretrainingRecipe), False),
+    _made("recipe", "pretraining_run", "recipe.json", "json", partial(load_versioned, PretrainingRecipe), False),
     _made(
         *("training-state", "pretraining_run/checkpoints/step-00000004", "training_state.json", "json"),
-        *(partial(load_json, TrainingState), False),
+        *(partial(load_versioned, TrainingState), False),
     ),
     _made("journal", "pretraining_run", "journal.jsonl", "json lines", read_journal, False),
     _made("config", "pretrained", "config.json", "json", _weights),

@@ -179,7 +179,7 @@ def _tar_with_link() -> bytes:
 
 
 def _manifest(name: str) -> Make:
-    listed = {"files": {name: {"bytes": 6, "sha256": "0" * 64}}, "self": "0" * 64}
+    listed = {"layout": 1, "files": {name: {"bytes": 6, "sha256": "0" * 64}}, "self": "0" * 64}
     return _all(_file("secret", b"secret"), _file("d/MANIFEST.json", listed))
 
 

@@ -27,7 +27,7 @@ from albert.pretraining.run import pretrain
 from albert.runtime import files as durable_files
 from albert.runtime.errors import AlbertError
 from albert.runtime.files import new_directory, remove_leftovers, write_text
-from albert.runtime.json_files import Journal, load_json, read_journal
+from albert.runtime.json_files import Journal, load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
@@ -205,7 +205,7 @@ def works(material: Material) -> list[Work]:
             newest = run.newest_checkpoint()
             Journal(run.journal_path).close()
         if newest is not None:
-            load_json(PretrainingRecipe, run.recipe_path)
+            load_versioned(PretrainingRecipe, run.recipe_path)
             steps = {record["step"] for record in read_journal(run.journal_path) if record["event"] == "train"}
             if missing := set(range(2, newest[0] + 1, 2)) - steps:
                 yield f"checkpoint {newest[0]} is found, the journal lost steps {sorted(missing)}"

@@ -9,7 +9,7 @@ import pytest
 from albert.cli.main import run
 from albert.paper.quickstart import load_chapters
 from albert.pretraining.recipe import PretrainingRecipe
-from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.json_files import load_versioned, read_journal
 from albert.text.shards import TokenCorpus
 
 TINY = shlex.split(
@@ -104,6 +104,6 @@ def test_scale_batch_explains_the_learning_rate(corpus, tmp_path, capsys):
     assert "125,000 steps see 2,000,000 sequences, 0.00391 times as many as before" in shown
     assert "as many need --steps 32000000" in shown
     assert re.search(r"stopped after \d+ tokens at step \d of 125,000", shown)
-    recipe = load_json(PretrainingRecipe, tmp_path / "run" / "recipe.json")
+    recipe = load_versioned(PretrainingRecipe, tmp_path / "run" / "recipe.json")
     assert (recipe.batch_size, recipe.max_tokens) == (16, 500)
     assert recipe.optimizer.learning_rate == pytest.approx(0.00011)

@@ -7,7 +7,7 @@ import pytest
 
 from albert.cli.main import run
 from albert.pretraining.recipe import PretrainingRecipe
-from albert.runtime.json_files import load_json
+from albert.runtime.json_files import load_versioned
 
 SHORT = [
     *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),
@@ -32,8 +32,8 @@ def pretrain(scene, tmp_path, capsys):
 def test_continue_has_the_architecture_of_the_model(scene, pretrain, tmp_path):
     code, out, notes = pretrain("continue", "--init", scene.run, *SHORT)
     assert code == 0 and "started from" in out and f"started from {scene.run.parts[-2]}/run (weights " in notes
-    recipe = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
-    source = load_json(PretrainingRecipe, scene.run / "recipe.json")
+    recipe = load_versioned(PretrainingRecipe, tmp_path / "run/recipe.json")
+    source = load_versioned(PretrainingRecipe, scene.run / "recipe.json")
     assert recipe.model == source.model and recipe.sequences.max_length == source.sequences.max_length
     assert recipe.schedule.total_steps == 2
     # The finished run is recognised with the same arguments, and without the model.
@@ -61,6 +61,6 @@ def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):
     recipe = scene.run / "recipe.json"
     code, out, _ = pretrain(recipe, "--change-dropout", "0.1", "--device", "cpu")
     assert code == 0 and "after step 2" in out
-    kept = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
+    kept = load_versioned(PretrainingRecipe, tmp_path / "run/recipe.json")
     assert kept.dropout_changes == ((2, 0.1),)
     assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1

@@ -113,16 +113,16 @@ NAME = "embeddings.word_embeddings.weight"
         (lambda tensors: tensors.pop(f"{NAME}.int8"), "word_embeddings.weight"),
         (lambda tensors: tensors.update({f"{NAME}.scale": torch.ones(3)}), "word_embeddings.weight"),
         (lambda tensors: tensors.update(more=torch.zeros(3, dtype=torch.int8)), "more"),
-        (None, "'int3'"),
+        (None, "layout version 2"),
     ],
-    ids=["no scales", "no integers", "short scales", "integers without scales", "unknown format"],
+    ids=["no scales", "no integers", "short scales", "integers without scales", "another layout"],
 )
 def test_inconsistent_tensors_are_refused(change, subject, quantized, refused):
     _, directory = quantized("encoder")
     (directory / "MANIFEST.json").unlink()
     if change is None:
         content = json.loads((directory / "config.json").read_text())
-        (directory / "config.json").write_text(json.dumps(content | {QUANTIZATION_KEY: {"format": "int3"}}))
+        (directory / "config.json").write_text(json.dumps(content | {QUANTIZATION_KEY: {"layout": 2}}))
     else:
         tensors = load_file(directory / INT8_WEIGHTS_NAME)
         change(tensors)

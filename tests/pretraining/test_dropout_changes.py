@@ -9,7 +9,7 @@ from tests.refusals import refusal
 
 from albert.pretraining.run import pretrain
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import load_json
+from albert.runtime.json_files import load_versioned
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def killed_after(recipe, tiny_corpus, killed_at):
 
 
 def changes_of(recipe, run):
-    return load_json(type(recipe), run / "recipe.json").dropout_changes
+    return load_versioned(type(recipe), run / "recipe.json").dropout_changes
 
 
 def final_bytes(run):

@@ -16,7 +16,7 @@ from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, sc
 from albert.pretraining.run import pretrain
 from albert.runtime import environment
 from albert.runtime.errors import InvalidConfiguration, Unavailable
-from albert.runtime.json_files import load_json, read_json_object, save_json
+from albert.runtime.json_files import load_versioned, read_json_object, save_json
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.record import pretraining_fingerprint
 from albert.training.run_folder import RunFolder
@@ -36,7 +36,7 @@ def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, 
     assert cli([*command, "--replace", "--change-dropout", "0.2"]) == 2
     assert model_bytes(run) == first
     assert cli([*command, "--steps", "2", "--seed", "7", "--replace"]) == 0
-    assert load_json(PretrainingRecipe, run / "recipe.json").seed == 7
+    assert load_versioned(PretrainingRecipe, run / "recipe.json").seed == 7
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "letter.txt").touch()
     command[command.index(str(run))] = str(tmp_path / "letters")
@@ -56,7 +56,7 @@ def test_a_finished_run_continues_when_given_more_tokens(tiny_recipe, tiny_corpu
     assert model_bytes(run) == before
     second = pretrain(unlimited, tiny_corpus, run, "cpu")
     assert second.training.steps == 12
-    assert load_json(PretrainingRecipe, run / "recipe.json").max_tokens is None
+    assert load_versioned(PretrainingRecipe, run / "recipe.json").max_tokens is None
     reference = pretrain(unlimited, tiny_corpus, tmp_path / "reference", "cpu")
     assert model_bytes(run) == model_bytes(tmp_path / "reference") != before
     assert second.evaluation == reference.evaluation

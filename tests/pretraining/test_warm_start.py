@@ -16,7 +16,7 @@ from albert.pretraining.evaluation import HeldOutSamples
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init, recipe_for_model
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import load_json
+from albert.runtime.json_files import load_versioned
 from albert.text.sentencepiece import train_tokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
@@ -190,5 +190,5 @@ def test_a_missing_model_or_tokenizer_is_refused(start, tiny_recipe, tmp_path):
 
 def test_recipe_for_model_has_its_architecture_length_and_objective(trained, tiny_recipe):
     recipe = recipe_for_model(Init(model=str(trained)))
-    assert recipe.model == load_json(type(tiny_recipe), trained / "recipe.json").model
+    assert recipe.model == load_versioned(type(tiny_recipe), trained / "recipe.json").model
     assert (recipe.sequences.max_length, recipe.sequences.objective) == (32, "sop")

@@ -233,7 +233,7 @@ def test_unlisted_file_is_named(out):
         ("text/card.md", None, "card.md MANIFEST.json"),
         (".hidden", "changed", ".hidden SHA-256"),
         *((MANIFEST_NAME, content, MANIFEST_NAME) for content in ("", "[]", "null", '{"files": []}', "[" * 9999)),
-        (MANIFEST_NAME, '{"files": {"a": 3}, "self": ""}', MANIFEST_NAME),
+        (MANIFEST_NAME, '{"layout": 1, "files": {"a": 3}, "self": ""}', MANIFEST_NAME),
         (MANIFEST_NAME, None, "MANIFEST"),
         ("", None, "out directory"),
     ],

@@ -23,7 +23,7 @@ from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 from albert.paper.layers import EXACT, DepthCurve, PrecisionScore
 from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.environment import Precision
-from albert.runtime.json_files import read_json_object
+from albert.runtime.json_files import read_versioned
 from albert.tasks.custom import ReadTask
 from albert.tasks.table_task import SplitStatistics
 from albert.tasks.task import Task
@@ -171,7 +171,7 @@ class FinetuneResult(Analysed):
             return self.found.typical.report
         if isinstance(self.found, FinetuningResult) or self.model is None:
             return self.report
-        return read_json_object(self.model.parent / RESULTS_NAME)
+        return read_versioned(self.model.parent / RESULTS_NAME)
 
     def title(self) -> str:
         name = self.task.title if self.task is not None else self.report.get("benchmark", self.report.get("task"))

@@ -14,7 +14,7 @@ from huggingface_hub import constants
 
 from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
-from albert.runtime.json_files import read_json_object, save_json
+from albert.runtime.json_files import read_json_object, read_versioned, save_versioned
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_input, verify_directory
 
 WEIGHTS_NAME = "model.safetensors"
@@ -164,7 +164,7 @@ def _best_of_rates(path: Path) -> Path | None:
     summary = path / "summary.json"
     if not summary.is_file() or not any(path.glob("rate-*/recipe.json")):
         return None
-    content = read_json_object(summary)
+    content = read_versioned(summary)
     runs = {str(run.get("name")): str(run.get("directory")) for run in content.get("runs", ())}
     begun = {each.parent.name for each in path.glob("rate-*/recipe.json")}
     chosen = path / runs.get(str(content.get("chosen")), "") / "model"
@@ -273,11 +273,11 @@ def copy_task(source: Path, directory: Path) -> None:
     """
     for folder in (source, source.parent):
         if (folder / TASK_NAME).is_file():
-            task = read_json_object(folder / TASK_NAME)
+            task = read_versioned(folder / TASK_NAME)
             files = {
                 name: Path(task[name]).name for name in ("train", "dev", "test") if isinstance(task.get(name), str)
             }
-            save_json(directory / TASK_NAME, {**task, **files})
+            save_versioned(directory / TASK_NAME, {**task, **files})
             return
 
 

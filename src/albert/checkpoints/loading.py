@@ -38,7 +38,7 @@ from albert.model.encoder import initialize, on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import read_json_object
-from albert.runtime.manifest import MANIFEST_NAME, open_input
+from albert.runtime.manifest import LAYOUT, MANIFEST_NAME, open_input, require_layout
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -148,10 +148,8 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
     settings = extra.get(QUANTIZATION_KEY)
     if settings is None:
         return ()
-    form = settings.get("format") if isinstance(settings, Mapping) else settings
-    if form != FORMAT:
-        path = directory / "config.json"
-        raise DamagedData(path, f"{QUANTIZATION_KEY} has format {form!r}", f"only {FORMAT!r} is supported")
+    stated = settings.get(LAYOUT) if isinstance(settings, Mapping) else None
+    require_layout(f"{directory / 'config.json'}: {QUANTIZATION_KEY}", stated)
     return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
 
 

@@ -18,7 +18,7 @@ from albert.finetuning.several import SUMMARY_NAME, OneOfSeveral, finetune_one, 
 from albert.finetuning.work import Announce
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import is_better
 from albert.tasks.recipe import TaskRecipe
@@ -198,7 +198,7 @@ def compare_rates(
         run = finetune_one(task, start, data, directory, changed, settings, announce=announce)
         comparison = comparison.with_run(f"rate {rate:g}", directory, run)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, comparison.to_json())
+            save_versioned(output / SUMMARY_NAME, comparison.to_json())
     require_one_that_ended(output, [run.divergence for run in comparison.runs])
     return comparison
 
@@ -233,7 +233,7 @@ def compare_folds(
         run = finetune_one(part, start, data, directory, recipe, settings, announce=shown)
         comparison = comparison.with_run(f"fold {number + 1}", directory, run)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, comparison.to_json())
+            save_versioned(output / SUMMARY_NAME, comparison.to_json())
     require_one_that_ended(output, [run.divergence for run in comparison.runs])
     return comparison
 

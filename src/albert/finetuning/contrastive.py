@@ -36,7 +36,7 @@ from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.json_files import save_json, to_json
+from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.reading.rows import read_table
@@ -313,7 +313,7 @@ def finetune_contrastive(
             already_complete = run.is_complete()
             if not already_complete:
                 if ranks.is_first:
-                    save_json(folder.recipe_path, record)
+                    save_versioned(folder.recipe_path, record)
                 notes = []
                 if pairs.negatives:
                     notes.append(f"hard negatives: {', '.join(pairs.negatives)}")

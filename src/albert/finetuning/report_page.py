@@ -12,7 +12,7 @@ from typing import Any
 
 from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score
 from albert.runtime.files import write_text
-from albert.runtime.json_files import read_journal, read_json_object
+from albert.runtime.json_files import read_journal, read_versioned
 from albert.tasks.task import UNNAMED
 from albert.training.run_folder import RESULTS_NAME, RunFolder
 
@@ -26,7 +26,7 @@ Rows = Sequence[Sequence[str]]
 
 def write_report(run: RunFolder) -> Path:
     """Write `report.html` of a finished run."""
-    results = read_json_object(run.path / RESULTS_NAME)
+    results = read_versioned(run.path / RESULTS_NAME)
     journal = read_journal(run.journal_path) if run.journal_path.is_file() else []
     path = run.path / REPORT_NAME
     write_text(path, report_page(results, journal))

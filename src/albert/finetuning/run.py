@@ -47,7 +47,7 @@ from albert.runtime.devices import default_precision, describe_machine, pick_dev
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import read_json_object, save_json, to_json
+from albert.runtime.json_files import read_versioned, save_versioned, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.recipe import TaskRecipe
@@ -183,7 +183,7 @@ def finetune(
             already_complete = run.is_complete()
             if not already_complete:
                 if ranks.is_first:
-                    save_json(folder.recipe_path, record)
+                    save_versioned(folder.recipe_path, record)
 
                 # The head, solved on the states of the frozen encoder.
                 model = started.model
@@ -292,8 +292,8 @@ def solve_and_score_head(
         line = describe(solved, evaluation.scores, alone=frozen)
         further_scores = {name: dict(each.scores) for name, each in further.items()}
         scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
-        save_json(path, {**scores, "line": line, **to_json(solved)})
-    return read_json_object(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
+        save_versioned(path, {**scores, "line": line, **to_json(solved)})
+    return read_versioned(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
 
 
 def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) -> list[str]:

@@ -20,7 +20,7 @@ from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_th
 from albert.finetuning.work import Announce
 from albert.runtime.environment import world
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
-from albert.runtime.json_files import from_json, save_json, to_json
+from albert.runtime.json_files import from_json, save_versioned, to_json
 from albert.runtime.progress import progress
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
@@ -169,7 +169,7 @@ def finetune_seeds(
             if world().is_first:
                 save_custom_task(task, recipe, output)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, _seeds_result(task, runs, report, settings).to_json())
+            save_versioned(output / SUMMARY_NAME, _seeds_result(task, runs, report, settings).to_json())
     require_one_that_ended(output, divergences)
     return _seeds_result(task, runs, report, settings)
 
@@ -343,7 +343,7 @@ def finetune_benchmark(
             outcomes[task.name] = TaskOutcome(task=task, missing=str(error))
         result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, result.to_json())
+            save_versioned(output / SUMMARY_NAME, result.to_json())
     diagnostics = {}
     if world().is_first:
         for diagnostic, task in average.diagnostics.items():
@@ -351,7 +351,7 @@ def finetune_benchmark(
             diagnostics[diagnostic] = diagnose(DECLARED[diagnostic], best, data, output / diagnostic, settings)
     result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnostics)
     if world().is_first:
-        save_json(output / SUMMARY_NAME, result.to_json())
+        save_versioned(output / SUMMARY_NAME, result.to_json())
     return result
 
 

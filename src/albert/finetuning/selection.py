@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.runtime.json_files import read_journal, read_json_object, save_json
+from albert.runtime.json_files import read_journal, read_versioned, save_versioned
 from albert.tasks.inputs import PairEncoding
 from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import is_better
@@ -36,7 +36,7 @@ class BestModel:
         """Return whether the first of the scores is better than the best so far; undefined scores are worst."""
         if not self.directory.is_dir():
             return True
-        best = read_json_object(self.directory / _SCORE_NAME)
+        best = read_versioned(self.directory / _SCORE_NAME)
         if best["scored_on"] != self.scored_on:
             return True
         name, score = next(iter(scores.items()))
@@ -45,12 +45,12 @@ class BestModel:
     def write_score(self, directory: Path, scores: Mapping[str, float | None]) -> None:
         """Write the score of the model in a directory, which becomes the best."""
         name, score = next(iter(scores.items()))
-        save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
+        save_versioned(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
 
     @property
     def metric(self) -> str:
         """The name of the score, once a model was kept."""
-        return read_json_object(self.directory / _SCORE_NAME)["metric"]
+        return read_versioned(self.directory / _SCORE_NAME)["metric"]
 
     def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights."""

@@ -15,7 +15,7 @@ from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
 from albert.finetuning.work import FinetuningWork
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import read_json_object, to_json
+from albert.runtime.json_files import read_versioned, to_json
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.task import Task
 from albert.training.run_folder import RunFolder
@@ -95,4 +95,4 @@ class TaskWork(FinetuningWork):
     def frozen_head(self) -> dict[str, Any] | None:
         """How the head that was solved on frozen features scores; None if none was."""
         path = self.folder.path / FROZEN_HEAD_NAME
-        return read_json_object(path) if path.is_file() else None
+        return read_versioned(path) if path.is_file() else None

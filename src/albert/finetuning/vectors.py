@@ -39,7 +39,7 @@ from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.files import make_directory, new_file
-from albert.runtime.json_files import fingerprint_of, save_json, to_json
+from albert.runtime.json_files import fingerprint_of, save_versioned, to_json
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
@@ -348,7 +348,7 @@ def finetune_vectors(
             already_complete = run.is_complete()
             if not already_complete:
                 if ranks.is_first:
-                    save_json(folder.recipe_path, record)
+                    save_versioned(folder.recipe_path, record)
                 model = pooled_encoder(started, dense).to(device).train()
 
                 # The teacher's vectors, and what the student learns of them.

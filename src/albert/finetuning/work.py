@@ -14,7 +14,7 @@ from albert.optim.recipe import OptimizerRecipe, warmup_then_linear
 from albert.runtime.distributed import wait_for_all
 from albert.runtime.environment import Ranks
 from albert.runtime.files import remove_directory
-from albert.runtime.json_files import read_json_object
+from albert.runtime.json_files import read_versioned
 from albert.training.logging import TrainingPlan
 from albert.training.run_folder import RunFolder
 from albert.training.self_check import check_attention_kernel
@@ -77,5 +77,5 @@ def finished(folder: RunFolder, ranks: Ranks, already_complete: bool) -> Finetun
             if directory.is_dir():
                 remove_directory(directory)
     wait_for_all(ranks)
-    report = read_json_object(folder.results_path)
+    report = read_versioned(folder.results_path)
     return FinetuningResult(report["scores"], report, folder.model_path, already_complete)

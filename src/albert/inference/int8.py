@@ -29,6 +29,7 @@ from albert.model.packing import pack, split_segments
 from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
+from albert.runtime.manifest import LAYOUT
 from albert.runtime.random_streams import stream
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -154,7 +155,7 @@ def quantize_directory(
         dropped = before.opened.loading_report.dropped
         tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
-        quantization = {"format": loading.FORMAT, "matrices": matrices}
+        quantization = {LAYOUT: 1, "format": loading.FORMAT, "matrices": matrices}
         keys = {loading.QUANTIZATION_KEY: quantization, **activation_keys(before.opened.extra)}
         save_json(copy / CONFIG_NAME, content | keys)
         vectors = sentence_vectors_of(before.opened.extra)

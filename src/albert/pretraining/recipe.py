@@ -14,7 +14,15 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
-from albert.runtime.json_files import deep_merge, from_json, load_json, read_toml_or_json, save_json, to_json
+from albert.runtime.json_files import (
+    deep_merge,
+    from_json,
+    load_versioned,
+    read_toml_or_json,
+    save_versioned,
+    to_json,
+)
+from albert.runtime.manifest import LAYOUT, require_layout
 from albert.training.record import PRETRAINING_MAY_CHANGE_LATER_UPDATES, require_same_recipe
 from albert.training.run_folder import RunFolder
 
@@ -249,7 +257,10 @@ def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> Pretraining
         MissingInput, DamagedData: the file cannot be read.
         InvalidConfiguration: an unknown key, a wrong type, or values that do not fit together.
     """
-    return from_json(PretrainingRecipe, deep_merge(to_json(base), read_toml_or_json(path)), str(path))
+    values = read_toml_or_json(path)
+    if LAYOUT in values:  # the recipe.json of a run
+        require_layout(path, values.pop(LAYOUT))
+    return from_json(PretrainingRecipe, deep_merge(to_json(base), values), str(path))
 
 
 def saved_recipe(run: RunFolder) -> PretrainingRecipe:
@@ -259,7 +270,7 @@ def saved_recipe(run: RunFolder) -> PretrainingRecipe:
         MissingInput, DamagedData: it cannot be read.
         InvalidConfiguration: it is not a recipe.
     """
-    return load_json(PretrainingRecipe, run.recipe_path)
+    return load_versioned(PretrainingRecipe, run.recipe_path)
 
 
 def find_recipe(name: str) -> PretrainingRecipe:
@@ -293,4 +304,4 @@ def check_and_save_recipe(folder: RunFolder, recipe: PretrainingRecipe) -> None:
         recipe = replace(saved, **{name: getattr(recipe, name) for name in changeable})
         if recipe == saved:
             return
-    save_json(folder.recipe_path, recipe)
+    save_versioned(folder.recipe_path, recipe)

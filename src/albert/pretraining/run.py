@@ -37,7 +37,7 @@ from albert.runtime.distributed import (
 )
 from albert.runtime.environment import Ranks, lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import save_json, to_json
+from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import FEW_TOKENS, TokenCorpus, few_tokens
 from albert.training.logging import TrainingResult
@@ -164,7 +164,7 @@ def pretrain(
             loggers = []
             if ranks.is_first:
                 if start is not None and not folder.start_path.exists():
-                    save_json(folder.start_path, start)
+                    save_versioned(folder.start_path, start)
                 check_and_save_corpora(folder, corpora)
                 check_and_save_recipe(folder, recipe)
                 for note in notes_on_data(recipe, corpora):

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
-from albert.runtime.manifest import open_input, read_input
+from albert.runtime.manifest import LAYOUT, open_input, read_input, require_layout
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 2**27
@@ -104,6 +104,23 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def load_json(cls: type[T], path: Path) -> T:
     """`from_json` of a file."""
     return from_json(cls, read_json_object(path), str(path))
+
+
+def save_versioned(path: Path, value: Any) -> None:
+    """`save_json` with the version of the file's layout, see `albert.runtime.manifest.LAYOUT`."""
+    save_json(path, {LAYOUT: 1, **to_json(value)})
+
+
+def read_versioned(path: Path) -> dict[str, Any]:
+    """The object in a file of `save_versioned`; `DamagedData` if its layout has another version."""
+    content = read_json_object(path)
+    require_layout(path, content.pop(LAYOUT, None))
+    return content
+
+
+def load_versioned(cls: type[T], path: Path) -> T:
+    """`from_json` of a file of `save_versioned`."""
+    return from_json(cls, read_versioned(path), str(path))
 
 
 def deep_merge(base: Any, values: Any) -> Any:

@@ -59,6 +59,21 @@ def read_input(path: Path) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The version of a file's layout, an integer in every file that albert writes to read it again. A version counts for one
+# kind of file: its writer and its readers name it.
+
+LAYOUT = "layout"
+
+
+def require_layout(path: Path | str, found: object, version: int = 1) -> None:
+    """Refuse a file whose layout has another version than the one that is read here; None: it states none."""
+    if type(found) is not int or found != version:
+        has = "states no layout version" if found is None else f"has layout version {found!r:.20}"
+        remedy = "use the version of albert that wrote it, or make it again"
+        raise DamagedData(path, f"{has}, this version of albert reads {version}", remedy)
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Manifests: size and SHA-256 of every file of a directory.
 
 MANIFEST_NAME = "MANIFEST.json"
@@ -112,10 +127,12 @@ def read_manifest(directory: Path) -> dict[str, FileSum]:
         raise MissingInput(directory, f"holds no {MANIFEST_NAME}", "albert did not write it completely")
     data = read_input(path)
     try:
-        files = json.loads(data)["files"]
+        content = json.loads(data)
+        files = content["files"]
         is_valid = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedData(path, "is not a manifest") from error
+    require_layout(path, content.get(LAYOUT))
     listed = {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in files.items()} if is_valid else {}
     if not is_valid or data != manifest_bytes(listed):
         raise DamagedData(path, "does not match its own hash")
@@ -177,4 +194,4 @@ def manifest_bytes(listed: Mapping[str, FileSum]) -> bytes:
     """The only valid bytes of a manifest with these entries."""
     entries = {name: vars(entry) for name, entry in listed.items()}
     own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-    return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()
+    return (json.dumps({LAYOUT: 1, "files": entries, "self": own_hash}, indent=1) + "\n").encode()

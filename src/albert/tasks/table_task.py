@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
-from albert.runtime.json_files import load_json, save_json, to_json
+from albert.runtime.json_files import from_json, load_json, read_json_object, save_versioned, to_json
+from albert.runtime.manifest import LAYOUT, require_layout
 from albert.runtime.random_streams import stream
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
@@ -190,8 +191,11 @@ class TableTask:
 
 
 def load_table_task(path: Path) -> TableTask:
-    """Read a task file."""
-    task = load_json(TableTask, path)
+    """Read a task file: a run's, or one that a user wrote, which states no layout."""
+    values = read_json_object(path)
+    if LAYOUT in values:
+        require_layout(path, values.pop(LAYOUT))
+    task = from_json(TableTask, values, str(path))
     folder = path.resolve().parent
     files = {name: folder / file for name in ("train", "dev") if (file := getattr(task, name)) is not None}
     return replace(task, **files)
@@ -229,7 +233,7 @@ def save_table_task(directory: Path, task: TableTask) -> None:
     """Write the task into a run's directory, without values that are None."""
     values = to_json(task)
     values |= {name: {k: v for k, v in values[name].items() if v is not None} for name in ("held_out", "recipe")}
-    save_json(directory / TASK_FILE, {name: value for name, value in values.items() if value not in (None, False)})
+    save_versioned(directory / TASK_FILE, {name: value for name, value in values.items() if value not in (None, False)})
 
 
 def table_task_of(model_directory: Path) -> TableTask | None:

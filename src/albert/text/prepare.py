@@ -17,7 +17,7 @@ from typing import Literal
 from albert import __version__
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
-from albert.runtime.json_files import common_fields, flatten, read_json_object, save_json, to_json
+from albert.runtime.json_files import common_fields, flatten, read_versioned, save_json, save_versioned, to_json
 from albert.runtime.manifest import FileSum
 from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import drop_duplicates
@@ -42,7 +42,6 @@ from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
     FEW_TOKENS,
-    FORMAT,
     SENTENCES_NAME,
     SPLITS,
     TOKENS_NAME,
@@ -172,7 +171,7 @@ def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer,
     path = work / "plan.json"
     plan = {"settings": to_json(settings), "tokenizer_fingerprint": tokenizer.fingerprint, "libraries": libraries}
     if path.is_file():
-        old = flatten(read_json_object(path))
+        old = flatten(read_versioned(path))
         new = flatten(plan)
         changes = [
             f"{name.split('.')[-1]} {old[name]} (now {value})"
@@ -182,7 +181,7 @@ def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer,
         if changes:
             why = f"holds an unfinished preparation with {', '.join(changes)}"
             raise CannotCreate(work, why, "use the same settings to resume, or remove it to start anew")
-    save_json(path, plan)
+    save_versioned(path, plan)
 
 
 def _hold_out_at_least_one(
@@ -244,7 +243,6 @@ def _describe(
     return CorpusDescription(
         **common_fields(CorpusDescription, settings),
         **common_fields(CorpusDescription, report),
-        format=FORMAT,
         tokenizer_fingerprint=tokenizer.fingerprint,
         vocab_size=tokenizer.vocab_size,
         token_type=token_type(tokenizer.vocab_size).name,
@@ -291,7 +289,7 @@ def _assemble(
                     _link(work / name, directory / name)
                     checksums[name] = sums[name]
         tokenizer.save(directory)
-        save_json(directory / DESCRIPTION_NAME, description)
+        save_versioned(directory / DESCRIPTION_NAME, description)
 
 
 def _link(old: Path, new: Path) -> None:

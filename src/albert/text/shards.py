@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.files import new_file
-from albert.runtime.json_files import load_json
+from albert.runtime.json_files import load_versioned
 from albert.runtime.manifest import FileSum, file_hash, open_input, verify_directory
 from albert.text.readers import SourceCounts
 from albert.text.tokenizer import Tokenizer
@@ -69,7 +69,6 @@ def few_tokens(tokens: int) -> str:
 # ---- The description of a prepared corpus --------------------------------------------------------------------------
 
 DESCRIPTION_NAME = "corpus.json"
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,6 @@ class CorpusDescription:
 
     `noted` counts repairs while reading; `also_held_out` is that of `albert.text.executors.PreparationSettings`."""
 
-    format: int
     tokenizer_fingerprint: str
     vocab_size: int
     token_type: str
@@ -113,11 +111,7 @@ def read_description(directory: Path) -> CorpusDescription:
     """Read `corpus.json`."""
     if not (directory / DESCRIPTION_NAME).is_file():
         raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
-    description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
-    if description.format != FORMAT:
-        why = f"has format {description.format}, this version reads {FORMAT}"
-        raise InvalidConfiguration(directory, why, "prepare the corpus again")
-    return description
+    return load_versioned(CorpusDescription, directory / DESCRIPTION_NAME)
 
 
 OPEN_SHARDS = 128
@@ -178,7 +172,6 @@ class TokenCorpus:
         Raises:
             MissingInput: no such corpus, or nothing in this split.
             DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
-            InvalidConfiguration: the corpus has another format version.
         """
         if verify and (directory / DESCRIPTION_NAME).is_file():
             verify_directory(directory)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from albert.model.config import Extension
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
-from albert.runtime.json_files import fingerprint_of, flatten, load_json, read_json_object, save_json, to_json
+from albert.runtime.json_files import fingerprint_of, flatten, load_versioned, read_versioned, save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
 from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
@@ -122,7 +122,7 @@ class Run:
         folder = self.folder
         conflict = None
         if folder.results_path.is_file():
-            results = read_json_object(folder.results_path)
+            results = read_versioned(folder.results_path)
             saved = results.get("identity")
             key = first_difference(saved if isinstance(saved, dict) else {}, self.identity)
             if key is None:
@@ -130,7 +130,7 @@ class Run:
             what = self._changed_part(results) if key == "recipe" else None
             conflict = f"holds a finished run with {what or f'another {key}'}"
         elif folder.recipe_path.exists():
-            what = self._changed_part(read_json_object(folder.recipe_path))
+            what = self._changed_part(read_versioned(folder.recipe_path))
             if what is not None:
                 conflict = f"holds another run, its recipe.json has {what}"
         elif any(folder.path.glob("seed-*/recipe.json")):
@@ -163,7 +163,7 @@ class Run:
 
     def finish(self, report: Mapping[str, Any]) -> None:
         """Write `results.json`, which says that the run is complete: the record, the report and the identity."""
-        save_json(self.folder.results_path, {**self.record, **report, "identity": self.identity})
+        save_versioned(self.folder.results_path, {**self.record, **report, "identity": self.identity})
 
 
 def _shown(value: object) -> str:
@@ -175,7 +175,7 @@ def read_record(folder: RunFolder, task: str) -> dict[str, Any] | None:
     """The record of a fine-tuning run of this task; None if the folder has none."""
     if not folder.recipe_path.exists():
         return None
-    record = read_json_object(folder.recipe_path)
+    record = read_versioned(folder.recipe_path)
     return record if record.get("task") == task and isinstance(record.get("recipe"), dict) else None
 
 
@@ -265,14 +265,14 @@ def check_and_save_corpora(folder: RunFolder, corpora: Sequence[TokenCorpus]) ->
     now = corpus_records(corpora)
     path = folder.path / CORPORA_NAME
     if path.exists():
-        saved = load_json(CorpusRecords, path)
+        saved = load_versioned(CorpusRecords, path)
         if [corpus.manifest for corpus in saved.corpora] != [corpus.manifest for corpus in now.corpora]:
             why = f"this run was started with the corpus {saved}, now it is {now}"
             raise InvalidConfiguration(
                 folder.path, why, "give the run's own corpus, choose another --output, or add --replace"
             )
     else:
-        save_json(path, now)
+        save_versioned(path, now)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class StartRecord:
 
 def recorded_start(folder: RunFolder) -> StartRecord | None:
     """The record of a run's start; None if it started from random weights, or has not started."""
-    return load_json(StartRecord, folder.start_path) if folder.start_path.exists() else None
+    return load_versioned(StartRecord, folder.start_path) if folder.start_path.exists() else None
 
 
 def require_same_start(folder: RunFolder, start: StartRecord | None) -> None:

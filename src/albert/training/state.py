@@ -20,7 +20,7 @@ from albert.runtime.distributed import gather_full, is_sharded, shard_like
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData
 from albert.runtime.files import library_writes
-from albert.runtime.json_files import load_json, save_json
+from albert.runtime.json_files import load_versioned, save_versioned
 from albert.training.record import require_same_identity
 from albert.training.update import DivergenceHistory, UpdateMetrics
 
@@ -132,7 +132,7 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
     """Write `training_tensors` and `state` into an existing directory."""
     with library_writes(directory / TENSORS_NAME):
         save_file(tensors, directory / TENSORS_NAME)
-    save_json(directory / STATE_NAME, state)
+    save_versioned(directory / STATE_NAME, state)
 
 
 def read_progress(directory: Path, step: int | None = None) -> TrainingState:
@@ -145,7 +145,7 @@ def read_progress(directory: Path, step: int | None = None) -> TrainingState:
         DamagedData: the checkpoint is of another step.
     """
     file = directory / STATE_NAME
-    state = load_json(TrainingState, file)
+    state = load_versioned(TrainingState, file)
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
         raise DamagedData(directory, why, "remove it to continue from the checkpoint before it")

@@ -183,26 +183,31 @@ def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tab
 _QUESTIONS = ("question", "question.stem")
 _PASSAGES = ("context", "passage", "article")
 _LISTS_OF_OPTIONS = ("choices.text", "question.choices.text", "choices", "options")
-_RIGHT_OPTIONS = ("answerKey", "answer", "label")
+_RIGHT_OPTIONS = ("answerkey", "answer", "label")
 
 
 def _usual_choice(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask | None:
     """A multiple choice with usual names: a question, options in columns or a list, and which one is right."""
-    known = set(rows.columns)
-    question = next((name for name in _QUESTIONS if name in known), None)
-    label = next((name for name in _RIGHT_OPTIONS if name in known), None)
+    known = {name.lower(): name for name in rows.columns}
+
+    def usual(names: Sequence[str]) -> str | None:
+        return next((known[name] for name in names if name in known), None)
+
+    question = usual(_QUESTIONS)
+    label = usual(_RIGHT_OPTIONS)
     options = columns_of_options(rows.columns)
     if not options:
-        listed = next((name for name in _LISTS_OF_OPTIONS if name in known), None)
+        listed = usual(_LISTS_OF_OPTIONS)
         options = () if listed is None else (listed,)
     if task.kind not in (None, "multiple-choice") or question is None or label is None or not options:
+        return None
+    if "answer_start" in known:  # the answer is a part of the text
         return None
     if len(options) == 1 and _holds_lists(rows, options[0]):
         rows = changed_rows(rows, options[0], _list_of_text)
     if len(options) == 1 and not any(isinstance(value, tuple) and len(value) > 1 for value in rows.values(options[0])):
         return None
-    passage = next((name for name in _PASSAGES if name in known), None)
-    named = replace(task, question=question, text=passage, options=options, label=label)
+    named = replace(task, question=question, text=usual(_PASSAGES), options=options, label=label)
     if not are_option_labels(named, rows):
         return None
     inferred.append(Inferred("options", ", ".join(options), f"{label!r} names one of them", "--options"))
@@ -350,7 +355,10 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     if marks is not None and marks.text is not None:
         _check_marked_texts(rows, text, spans, marks.text, counts)
     result = []
+    names = (label,) if marks is None else (label, marks.start)
     for row, own in zip(rows.rows, spans, strict=True):
+        if not any(name in row.fields for name in names):
+            counts[f"rows have no {label!r}, so that no word of them is marked"] += 1
         words, tags = tags_of_spans(row, row.text(text), own, counts)
         result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
     of = f" (from {marks.start!r} to {marks.end!r}, called {marks.label!r})" if marks is not None else ""

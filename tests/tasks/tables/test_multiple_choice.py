@@ -53,6 +53,7 @@ def right(found) -> list[str]:
             .replace(",y\n", ",storm\n")
             .replace(",z\n", ",doctor\n"),
         ),
+        ("capitals.csv", with_letters().replace("context,question", "Context,Question").replace("answer", "Answer")),
         (
             "cells.csv",
             table(("question", "options", "answer"), [(f"{n}?", str(list(TEXTS)), n % 3) for n in range(12)]),
@@ -99,6 +100,9 @@ def test_a_question_with_its_answer_in_the_text_stays_one(tmp_path):
     more = [(*row, "x", "y") for row in rows]  # columns that are called like options, of which no answer names one
     found = read(tmp_path, "more.csv", table(("context", "question", "answer", "A", "B"), more)).read
     assert isinstance(found.task.target, Span)
+    starts = [(*row, *TEXTS, 4) for row in rows]
+    names = ("context", "question", "answer", "A", "B", "C", "answer_start")
+    assert isinstance(read(tmp_path, "starts.csv", table(names, starts)).read.task.target, Span)
 
 
 def test_spans_of_which_most_are_not_in_their_texts_are_refused(tmp_path):

@@ -250,7 +250,8 @@ class Predictor:
         task = table_task_of(Path(self.name))
         if task is None:
             return {}
-        used = {"text": task.text or task.words, "pair": task.pair, "question": task.question}
+        text = task.spans[0] if task.spans is not None else task.text or task.words
+        used = {"text": text, "pair": task.pair, "question": task.question}
         used["context"] = task.text if task.kind == "multiple-choice" else task.context
         return {name: column for name, column in used.items() if column is not None}
 

@@ -265,7 +265,12 @@ def learnt(predictors, monkeypatch):
         predictors(kind).__dict__.pop("columns", None)
 
 
-KIND_OF = {"classify": "classification", "score": "regression", "answer": "question-answering"}
+KIND_OF = {
+    "classify": "classification",
+    "score": "regression",
+    "answer": "question-answering",
+    "tag": "token-classification",
+}
 
 
 @pytest.mark.parametrize(
@@ -319,6 +324,15 @@ def test_columns_of_a_file_are_shown_and_may_be_chosen(opened, classifier):
     rows = answered_rows(page)
     assert [row["column 2"] for row in rows] == ["Body", "a storm", "the ship"]
     assert [row["predicted_label"] for row in rows[1:]] == best
+
+
+def test_text_of_marked_spans_is_found(opened, learnt):
+    learnt("tag", spans=("body", "entities"))
+    page = opened("tag")
+    choose_file(page, b"id,text,body\n1,2,the captain of the ship\n")
+    assert chosen(page, "text") == "body"
+    (row,) = answered_rows(page)
+    assert json.loads(row["predicted_entities"])
 
 
 def test_table_without_names_is_read_as_in_training(opened, learnt):

@@ -39,7 +39,7 @@ IMPORTS = {
     "albert.model.config": ("AlbertConfig",),
     "albert.optim.recipe": ("OptimizerRecipe", "ScheduleRecipe"),
     "albert.pretraining.masking": ("MaskingRecipe",),
-    "albert.pretraining.recipe": ("HardExamplesRecipe", "PretrainingRecipe"),
+    "albert.pretraining.recipe": ("PretrainingRecipe",),
     "albert.pretraining.sampling": ("SequenceRecipe",),
     "albert.runtime.errors": ("AlbertError",),
     "albert.text.executors": ("SlurmSettings",),

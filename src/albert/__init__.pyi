@@ -15,7 +15,7 @@ from albert.inference.predictor import Predictor
 from albert.model.config import AlbertConfig
 from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import HardExamplesRecipe, PretrainingRecipe
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.errors import AlbertError as AlbertError
 from albert.text.executors import SlurmSettings
@@ -106,7 +106,6 @@ def pretrain(
     sinusoidal_positions: float | None = ...,
     sequences: SequenceRecipe | Mapping[str, Any] = ...,
     masking: MaskingRecipe | Mapping[str, Any] = ...,
-    hard_examples: HardExamplesRecipe | Mapping[str, Any] = ...,
     mixture: float | Sequence[float] = ...,
     optimizer: OptimizerRecipe | Mapping[str, Any] = ...,
     schedule: ScheduleRecipe | Mapping[str, Any] = ...,

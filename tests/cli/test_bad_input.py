@@ -219,7 +219,6 @@ CASES: dict[str, list[tuple]] = {
         ("--max-minutes 0", 78, "max_minutes 0"),
         ("--scale-batch half", 2, "--scale-batch half"),
         ("--scale-batch=0", 2, "--scale-batch 0"),
-        ("--hard-examples.focus -1", 78, "hard_examples.focus -1.0"),
         ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives"),
         ("--schedule.total-steps 0", 78, "total_steps 0"),
         ("--model.hidden-dropout-prob 1", 78, "hidden_dropout_prob 1.0"),

@@ -9,7 +9,7 @@ from albert.model.config import ALBERT_BASE, AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.recipe import ScheduleRecipe
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import HardExamplesRecipe, PretrainingRecipe
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
 
@@ -51,12 +51,6 @@ REFUSED = {
     SequenceRecipe: [
         ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
         ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, a share from 0 to 1 is needed"),
-        ({"neighbours_probability": 1.5}, "sequences.neighbours_probability: is 1.5, a share from 0 to 1 is needed"),
-    ],
-    HardExamplesRecipe: [
-        ({"focus": -1.0}, "hard_examples.focus: is -1.0, a number from 0 to 10 is needed"),
-        ({"focus": float("nan")}, "hard_examples.focus: is nan, a number from 0 to 10"),
-        ({"warmup_steps": -1}, "hard_examples.warmup_steps: is -1, at least 0 is needed"),
     ],
     PretrainingRecipe: [
         ({"batch_size": 0}, "batch_size: is 0, at least 1 is needed"),

@@ -29,8 +29,8 @@ def documents_of(lengths):
     return Documents(np.cumsum([0, *sentences], dtype=np.int64), np.cumsum([0, *map(len, lengths)], dtype=np.int64))
 
 
-def pack(lengths, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0, keep_pairs=False):
-    return pack_sentences(documents_of(lengths), max_tokens, short, seed, epoch, neighbours, keep_pairs)
+def pack(lengths, max_tokens=25, short=0.1, seed=0, epoch=0, keep_pairs=False):
+    return pack_sentences(documents_of(lengths), max_tokens, short, seed, epoch, keep_pairs)
 
 
 def random_documents(count, sentences, seed=0):
@@ -52,11 +52,9 @@ def token_ranges(begin, length):
 # ---- packing ---------------------------------------------------------------------------------------------------------
 
 
-@given(**settings, epoch=st.integers(0, 3), neighbours=st.sampled_from([0.0, 0.5, 1.0]))
-def test_every_token_is_in_one_sequence_and_only_overlong_sentences_are_cut(
-    lengths, max_tokens, short, epoch, neighbours
-):
-    table = pack(lengths, max_tokens, short, epoch=epoch, neighbours=neighbours)
+@given(**settings, epoch=st.integers(0, 3))
+def test_every_token_is_in_one_sequence_and_only_overlong_sentences_are_cut(lengths, max_tokens, short, epoch):
+    table = pack(lengths, max_tokens, short, epoch=epoch)
     assert_covers(table, lengths)
     sentence_starts = documents_of(lengths).sentence_starts
     for edge in set(table.begin.tolist()) - set(sentence_starts.tolist()):
@@ -100,18 +98,6 @@ def test_split_is_uniform_over_sentence_boundaries():
     counts = np.bincount((table.split - table.begin) // 2, minlength=6)[1:]
     assert counts.sum() == 6000
     assert (np.abs(counts - 1200) < 4 * np.sqrt(1200)).all()
-
-
-def test_neighbours_probability_is_the_share_of_sequences_cut_into_pairs():
-    lengths = [[2] * 6 for _ in range(4000)]
-    assert len(pack(lengths, max_tokens=12, short=0.0)) == 4000
-    table = pack(lengths, max_tokens=12, short=0.0, neighbours=0.25)
-    tokens = table.end - table.begin
-    assert set(tokens.tolist()) == {4, 12}
-    assert (tokens == 4).sum() / 3 == pytest.approx(1000, abs=4 * np.sqrt(4000 * 0.25 * 0.75))
-    assert ((table.split - table.begin)[tokens == 4] == 2).all()
-    odd = pack([[2] * 7] * 50, max_tokens=14, short=0.0, neighbours=1.0)
-    assert (odd.end - odd.begin).tolist() == [4, 4, 6] * 50
 
 
 @pytest.mark.parametrize(("max_tokens", "sentences"), [(61, 40), (125, 5), (125, 40), (509, 100)])

@@ -1,18 +1,17 @@
 """Pre-training batches and loss: micro-batches over ranks, mixtures of corpora, masked tokens plus sentence order."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Int, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.packing import PackedSequences, pack_run
-from albert.pretraining.recipe import EQUAL_WEIGHTS, HardExamplesRecipe
 from albert.pretraining.sampling import PretrainingSamples, Sample, Samples
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.errors import InvalidConfiguration
@@ -134,8 +133,6 @@ class PretrainingBatch:
     masked_labels: Int[Tensor, " masked"]
     order_labels: Int[Tensor, " sequences"]
     counts: Mapping[str, int]
-    focus: float = 0.0
-    """The exponent of `hardness`; 0 weights all masked tokens equally."""
 
     @property
     def n_tokens(self) -> int:
@@ -155,7 +152,6 @@ class PretrainingBatch:
             self.masked_labels.to(device, non_blocking=True),
             self.order_labels.to(device, non_blocking=True),
             self.counts,
-            self.focus,
         )
 
 
@@ -189,11 +185,9 @@ class PretrainingBatches:
         samples: SampleSource,
         batch_size: int,
         micro_batch_size: int,
-        hard_examples: HardExamplesRecipe = EQUAL_WEIGHTS,
         workers: int = 1,
     ) -> None:
         self._samples = samples
-        self._hard_examples = hard_examples
         self._workers = workers
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
@@ -202,9 +196,7 @@ class PretrainingBatches:
         """The samples of one rank in a step."""
         first = step * self._batch_size
         numbers = np.arange(first + rank, first + self._batch_size, world_size)
-        focus = self._hard_examples.focus_of(step)
-        batches = micro_batches(self._samples, numbers, self._micro_batch_size, self._workers)
-        return [replace(batch, focus=focus) for batch in batches]
+        return list(micro_batches(self._samples, numbers, self._micro_batch_size, self._workers))
 
 
 def micro_batches(
@@ -233,11 +225,10 @@ def pretraining_objective(model: nn.Module, batch: Batch, hits: list[np.ndarray]
     output = model(batch.packed, batch.masked_positions, batch.masked_labels)
     if hits is not None:
         hits.append(output.masked_tokens_correct.cpu().numpy())
-    losses = output.masked_tokens
     order = output.sentence_order.float()
     return Sums(
         losses={
-            "masked_tokens": (hardness(losses, batch.focus) * losses).sum() if batch.focus else losses.sum(),
+            "masked_tokens": output.masked_tokens.sum(),
             "sentence_order": functional.cross_entropy(
                 order, batch.order_labels, reduction="sum", ignore_index=NO_LABEL
             ),
@@ -247,12 +238,3 @@ def pretraining_objective(model: nn.Module, batch: Batch, hits: list[np.ndarray]
             "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
         },
     )
-
-
-def hardness(losses: Float[Tensor, " items"], focus: float | Float[Tensor, "1"]) -> Float[Tensor, " items"]:
-    """(1 − p)^focus of each item, without a gradient.
-
-    Args:
-        losses: −log p.
-    """
-    return (-torch.expm1(-losses.detach())).pow(focus)

@@ -385,7 +385,7 @@ def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) 
         return None
 
     def samples(objective: SentenceObjective) -> SampleSource:
-        sequences = replace(recipe.sequences, objective=objective, neighbours_probability=0.0)
+        sequences = replace(recipe.sequences, objective=objective)
         masking = replace(recipe.masking, share=PAPER_MASKING.share)
         plain = replace(recipe, mixture=(), sequences=sequences, masking=masking, evaluation_objectives=())
         return samples_of(plain, held_out, EVALUATION_SEED)

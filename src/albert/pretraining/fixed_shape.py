@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import PackedSequences
-from albert.pretraining.batches import SampleSource, hardness
-from albert.pretraining.recipe import EQUAL_WEIGHTS, HardExamplesRecipe, PretrainingRecipe
+from albert.pretraining.batches import SampleSource
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import Samples
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.errors import InvalidConfiguration, Unavailable
@@ -57,8 +57,6 @@ class FixedTensors(NamedTuple):
     """[predictions], padded with 0."""
     masked_labels: Tensor
     """[predictions], padded with `NO_LABEL`."""
-    focus: Tensor
-    """[1], float32: the exponent of `hardness`."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class FixedShape:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The length of each part of `FixedTensors`."""
-        return (self.rows,) * 3 + (self.sequences + 1, self.sequences) + (self.predictions,) * 2 + (1,)
+        return (self.rows,) * 3 + (self.sequences + 1, self.sequences) + (self.predictions,) * 2
 
     def holds(self, lengths: np.ndarray, masks: np.ndarray) -> bool:
         """Return whether sequences with these numbers of tokens and masks fit, with the fillers of empty rows."""
@@ -98,11 +96,10 @@ class FixedShape:
             count += 1
         raise InvalidConfiguration("fixed shape", f"{self} holds no sequence of {int(lengths.max())} tokens")
 
-    def fill(self, samples: Samples, focus: float, buffer: Int32[np.ndarray, " width"]) -> None:
+    def fill(self, samples: Samples, buffer: Int32[np.ndarray, " width"]) -> None:
         """Write samples as one micro-batch."""
-        tokens, types, places, boundaries, orders, positions, labels, weight = np.split(
-            buffer, np.cumsum(self.sizes)[:-1]
-        )
+        parts = np.split(buffer, np.cumsum(self.sizes)[:-1])
+        tokens, types, places, boundaries, orders, positions, labels = parts
         ends = np.cumsum(samples.lengths)
         used = int(ends[-1])
         count = len(ends)
@@ -121,21 +118,19 @@ class FixedShape:
         labels[:masked] = samples.masked_labels
         positions[masked:] = 0
         labels[masked:] = NO_LABEL
-        weight[:] = np.array([focus], dtype=np.float32).view(np.int32)
 
-    def batch(self, samples: Samples, focus: float, buffer: Int32[Tensor, " width"] | None = None) -> "FixedBatch":
+    def batch(self, samples: Samples, buffer: Int32[Tensor, " width"] | None = None) -> "FixedBatch":
         """Samples as one micro-batch, in a new buffer or in the given one."""
         if buffer is None:
             buffer = torch.empty(sum(self.sizes), dtype=torch.int32)
-        self.fill(samples, focus, buffer.numpy())
+        self.fill(samples, buffer.numpy())
         return FixedBatch(buffer, tuple(samples.lengths.tolist()), samples.counts)
 
     def parts(self, buffer: Int32[Tensor, " width"]) -> FixedTensors:
-        """The parts of a micro-batch, in int64 except the boundaries and the focus."""
-        tokens, types, places, boundaries, orders, positions, labels, focus = buffer.split(self.sizes)
+        """The parts of a micro-batch, in int64 except the boundaries."""
+        tokens, types, places, boundaries, orders, positions, labels = buffer.split(self.sizes)
         return FixedTensors(
             tokens.long(), types.long(), places.long(), boundaries, orders.long(), positions.long(), labels.long(),
-            focus.view(torch.float32),
         )  # fmt: skip
 
 
@@ -243,19 +238,16 @@ class FixedBatches:
         samples: SampleSource,
         batch_size: int,
         shape: FixedShape,
-        hard_examples: HardExamplesRecipe = EQUAL_WEIGHTS,
     ) -> None:
         self._samples = samples
         self._batch_size = batch_size
         self._shape = shape
-        self._hard_examples = hard_examples
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[FixedBatch]:
         """The samples of one rank in a step, as views of one tensor."""
         groups = self.samples_of(step, rank, world_size)
         buffers = torch.empty(len(groups), sum(self._shape.sizes), dtype=torch.int32)
-        focus = self._hard_examples.focus_of(step)
-        return [self._shape.batch(part, focus, buffer) for part, buffer in zip(groups, buffers, strict=True)]
+        return [self._shape.batch(part, buffer) for part, buffer in zip(groups, buffers, strict=True)]
 
     def samples_of(self, step: int, rank: int, world_size: int) -> Sequence[Samples]:
         """The samples of each micro-batch of one rank in a step."""
@@ -314,7 +306,7 @@ class PretrainingLoss(nn.Module):
         mlm_losses, correct = model.predictions.compilable_losses(masked, words, parts.masked_labels)
         order = model.sop_classifier(model.albert.pool(hidden, packed)).float()
         order_loss = functional.cross_entropy(order, parts.order_labels, reduction="sum", ignore_index=NO_LABEL)
-        losses = torch.stack(((hardness(mlm_losses, parts.focus) * mlm_losses).sum(), order_loss))
+        losses = torch.stack((mlm_losses.sum(), order_loss))
         return losses, torch.stack((correct.sum(), (order.argmax(-1) == parts.order_labels).sum()))
 
 

@@ -156,7 +156,7 @@ def check_gpu_paths(
         if loss is None:
             return GpuPaths(checks=tuple(checks), fixed_shape=False, compiled=False)
         plain = plain_path(model, samples, precision, device)
-        batch = loss.shape.batch(samples, focus=0.0).to(device)
+        batch = loss.shape.batch(samples).to(device)
 
         def compute() -> LossAndGradients:
             with autocast(device, precision):

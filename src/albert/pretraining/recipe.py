@@ -38,43 +38,6 @@ def dropout_at(changes: DropoutChanges, step: int) -> float | None:
     return started[-1] if started else None
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Loss-weighted mining of hard examples (paper §5): masked tokens that the model finds hard count more.
-#
-# A token to which the model gives probability p has weight (1 − p)^focus, the modulating factor of the focal loss
-# (Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017, equation 4), held constant for the gradient. The
-# weight depends on the token's own loss alone, and the sum is divided by the number of all masked tokens as before,
-# so neither accumulation nor world size changes the result. The hardest share of a batch would depend on both.
-#
-# For hard sentence-order examples see `SequenceRecipe.neighbours_probability`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class HardExamplesRecipe:
-    """How much more a hard masked token counts than an easy one.
-
-    Raises:
-        InvalidConfiguration: a number out of range.
-    """
-
-    focus: float = 0.0
-    """A token to which the model gives probability p has weight (1 - p)^focus; 0: equal weights."""
-    warmup_steps: int = 0
-    """Updates with equal weights at the start."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.focus <= 10:
-            raise InvalidConfiguration("hard_examples.focus", f"is {self.focus}, a number from 0 to 10 is needed")
-        require_range(self, "at least 0", "warmup_steps", prefix="hard_examples.")
-
-    def focus_of(self, step: int) -> float:
-        """The focus of update number `step`, counted from 0."""
-        return self.focus if step >= self.warmup_steps else 0.0
-
-
-EQUAL_WEIGHTS = HardExamplesRecipe()
-
-
 @dataclass(frozen=True, kw_only=True)
 class PretrainingRecipe:
     """All settings of a pre-training run, except the paths of its data and output.
@@ -92,8 +55,6 @@ class PretrainingRecipe:
     """How sequences are made from documents."""
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
     """How much is masked, and how."""
-    hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
-    """How much more a hard masked token counts than an easy one."""
     mixture: tuple[float, ...] = ()
     """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)

@@ -184,11 +184,11 @@ def pretrain(
             if form.loss is not None:
                 workers = 1
                 shape = form.loss.shape
-                source: BatchSource = FixedBatches(samples, recipe.batch_size, shape, recipe.hard_examples)
+                source: BatchSource = FixedBatches(samples, recipe.batch_size, shape)
             else:
                 workers = training_workers(torch_device, ranks)
                 sizes = (recipe.batch_size, recipe.micro_batch_size)
-                source = PretrainingBatches(samples, *sizes, recipe.hard_examples, workers)
+                source = PretrainingBatches(samples, *sizes, workers)
             work = PretrainingWork(
                 description="Pre-training",
                 recipe=recipe,

@@ -196,9 +196,6 @@ class SequenceRecipe:
     """Most tokens of a sequence, including [CLS] and [SEP]."""
     short_probability: float = 0.1
     """Share of short sequences among those of several sentences, cut at a uniformly drawn sentence (paper §4.1)."""
-    neighbours_probability: float = 0.0
-    """Share of sequences of more than three sentences that are cut into pairs of neighbouring sentences: their order is
-    harder to predict."""
     keep_pairs: bool = False
     """Leave no sentence alone that has another in its document: where two or three do not fit, the first segment of the
     input loses its front and the second one its end. For sequences that are short compared with the sentences;
@@ -209,8 +206,7 @@ class SequenceRecipe:
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
-        shares = ("short_probability", "neighbours_probability")
-        require_range(self, "a share from 0 to 1", *shares, prefix="sequences.")
+        require_range(self, "a share from 0 to 1", "short_probability", prefix="sequences.")
 
     @property
     def max_tokens(self) -> int:
@@ -443,6 +439,5 @@ def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoc
         recipe.short_probability,
         seed,
         epoch,
-        recipe.neighbours_probability,
         recipe.keep_pairs,
     )

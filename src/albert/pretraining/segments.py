@@ -80,7 +80,6 @@ def pack_sentences(
     short_probability: float,
     seed: int,
     epoch: int,
-    neighbours_probability: float = 0.0,
     keep_pairs: bool = False,
 ) -> SequenceTable:
     """Cut documents into sequences (paper §4.1; BERT's input format).
@@ -93,17 +92,14 @@ def pack_sentences(
         short_probability: share of sequences that are cut from a longer one of several sentences, after a sentence
             drawn uniformly; the paper has 10 %.
         seed, epoch: the draws depend on these and the corpus alone.
-        neighbours_probability: share of sequences of more than three sentences that are cut into pairs of neighbouring
-            sentences, the last one a triple where their number is odd.
         keep_pairs: leave no sentence alone that has another in its document; rows may then be longer than `max_tokens`.
     """
     offsets = documents.sentence_starts
     first = documents.first_sentence
     min_sentences = 2 if keep_pairs else 1
-    keys = item_keys("segments", seed, epoch, np.arange(4))
+    keys = item_keys("segments", seed, epoch, np.arange(3))
     i, j = _halve_documents(documents, max_tokens, min_sentences, keys[0])
     i, j = _cut_short(i, j, short_probability, min_sentences, first, keys[1])
-    i, j = _cut_into_pairs(i, j, neighbours_probability, first, keys[3])
     order = np.argsort(i)
     i = i[order]
     j = j[order]
@@ -157,34 +153,18 @@ def _cut_short(
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))
 
 
-def _cut_into_pairs(
-    i: np.ndarray, j: np.ndarray, probability: float, first: int, key: np.uint64
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cut some of the ranges of more than three sentences into pairs of sentences."""
-    cut = (j - i > 3) & (uniform(high_bits(draw(key, i + first, j + first))) < probability)
-    pairs = np.where(cut, (j - i) // 2, 1)
-    rows, number = _repeat(pairs)
-    last = number + 1 == pairs[rows]
-    return i[rows] + 2 * number, np.where(last, j[rows], i[rows] + 2 * number + 2)
-
-
 def _split_long_sentences(table: SequenceTable, sentences: np.ndarray, max_tokens: int) -> SequenceTable:
     parts = np.where(sentences == 1, -(-(table.end - table.begin) // max_tokens), 1)
     if len(parts) == 0 or parts.max() == 1:
         return table
-    rows, part = _repeat(parts)
+    rows = np.repeat(np.arange(len(parts)), parts)
+    part = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)  # the number of a part in its sentence
     table = table.take(rows)
     parts = parts[rows]
     length = table.end - table.begin
     begin = table.begin + length * part // parts
     end = table.begin + length * (part + 1) // parts
     return SequenceTable(begin, np.where(parts > 1, end, table.split), end, table.document)
-
-
-def _repeat(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row k repeated counts[k] times, and the number of each repetition within its row."""
-    rows = np.repeat(np.arange(len(counts)), counts)
-    return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
 @FUZZ
 @given(
     key=st.sampled_from(
-        [*KEYS, "architectures", "model_type", "id2label", "num_labels", "dtype", "sentence_objective", "uneven_groups"]
+        [*KEYS, "architectures", "model_type", "id2label", "num_labels", "dtype", "sentence_objective"]
     ),
     value=JSON | st.sampled_from([0, -1, 10**9, 10**20, "all", "none", True, None, {"0": "a"}]),
 )

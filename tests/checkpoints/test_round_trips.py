@@ -15,7 +15,7 @@ from torch import nn
 
 import albert
 from albert.checkpoints.huggingface import KINDS, MODELS, Kind, from_transformers, kind_of, to_transformers
-from albert.checkpoints.loading import checkpoint_warnings, groups_of_layers
+from albert.checkpoints.loading import checkpoint_warnings
 from albert.checkpoints.model_directory import (
     config_to_json,
     open_model,
@@ -386,32 +386,11 @@ def test_num_labels_without_names_sets_the_size_of_the_head(directory, rewrite, 
         refused(lambda: albert.open_model(directory, "token_classification"), 78, "num_labels")
 
 
-@pytest.mark.parametrize(("layers", "groups"), [(5, 2), (3, 2), (7, 3), (18, 14), (2, 3), (2, 5)])
-def test_uneven_groups_give_transformers_outputs(layers, groups, tmp_path):
-    sizes = {"vocab_size": 30, "embedding_size": 8, "hidden_size": 16, "intermediate_size": 24, "inner_group_num": 2,
-             "num_attention_heads": 2, "max_position_embeddings": 20}  # fmt: skip
-    config = transformers.AlbertConfig(**sizes, num_hidden_layers=layers, num_hidden_groups=groups)
-    theirs = transformers.AlbertForMaskedLM(config).eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.normal_(0, 0.4)
-    theirs.save_pretrained(tmp_path)
-    opened = open_model(tmp_path, "masked_lm")
-    assert opened.config.num_hidden_groups == layers
-    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
-    (note,) = opened.loading_report.notes
-    assert f"{groups} groups do not divide {layers} layers" in note
-    assert ("are left out" in note) == (groups > len(set(groups_of_layers(layers, groups))))
-    expected = theirs(IDS[None]).logits[0]
-    torch.testing.assert_close(_masked_tokens(opened.model), expected, rtol=1e-4, atol=1e-4)
-    with torch.no_grad():  # layers do not share memory
-        opened.model.albert.encoder.attentions[0].query.weight.fill_(0.0)
-    assert opened.model.albert.encoder.attentions[2].query.weight.any()
-    (tmp_path / "again").mkdir()
-    write_model(tmp_path / "again", opened.model, None, extra=opened.extra)
-    again = open_model(tmp_path / "again", "masked_lm")
-    assert again.loading_report.notes == ()
-    assert "uneven_groups" not in json.loads((tmp_path / "again" / "config.json").read_text())
+@pytest.mark.parametrize(("layers", "groups"), [(5, 2), (2, 3)])
+def test_uneven_groups_are_refused_with_what_to_write(layers, groups, directory, rewrite, refused):
+    rewrite(directory, {"num_hidden_layers": layers, "num_hidden_groups": groups})
+    subjects = ("num_hidden_groups", f"{groups} do not divide {layers} layers", f"write num_hidden_groups {layers}")
+    refused(lambda: albert.open_model(directory), 78, *subjects)
 
 
 def test_loss_of_precision_gives_a_note(config, tmp_path):

@@ -157,29 +157,21 @@ def test_token_types_are_added_or_cut():
 # ---- positions -----------------------------------------------------------------------------------------------------
 
 TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-BETWEEN = [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
-
-
-EXTENDED = "6 → {} positions, {} trained ones extended by {}"
+EXTENDED = "6 → {} positions, {} trained ones repeated"
 
 
 @pytest.mark.parametrize(
-    ("length", "trained", "how", "rows", "note"),
+    ("length", "trained", "extend", "rows", "note"),
     [
-        *((6, 6, how, [*range(6)], None) for how in (None, "tile", "interpolate")),
-        *((4, 6, how, [0, 1, 2, 3], "6 → 4 positions, the first ones") for how in (None, "tile", "interpolate")),
-        *((14, 6, how, [*range(6), *range(6), 0, 1], EXTENDED.format(14, 6, "tile")) for how in (None, "tile")),
-        (11, 6, "interpolate", BETWEEN, EXTENDED.format(11, 6, "interpolate")),
-        (6, 2, None, list(range(6)), None),  # untrained rows are kept unless `how` is given
-        (6, 2, "tile", [0, 1, 0, 1, 0, 1], EXTENDED.format(6, 2, "tile")),
-        (8, 2, None, [0, 1, 0, 1, 0, 1, 0, 1], EXTENDED.format(8, 2, "tile")),
-        (3, 2, "interpolate", [0, 0.5, 1], EXTENDED.format(3, 2, "interpolate")),
-        (3, 1, "interpolate", [0, 0, 0], EXTENDED.format(3, 1, "interpolate")),
+        *((6, 6, extend, [*range(6)], None) for extend in (False, True)),
+        *((4, 6, extend, [0, 1, 2, 3], "6 → 4 positions, the first ones") for extend in (False, True)),
+        *((14, 6, extend, [*range(6), *range(6), 0, 1], EXTENDED.format(14, 6)) for extend in (False, True)),
+        (6, 2, False, list(range(6)), None),  # untrained rows are kept
+        (6, 2, True, [0, 1, 0, 1, 0, 1], EXTENDED.format(6, 2)),
+        (8, 2, False, [0, 1, 0, 1, 0, 1, 0, 1], EXTENDED.format(8, 2)),
     ],
 )
-def test_positions_are_cut_tiled_or_interpolated(length, trained, how, rows, note):
-    """Row i + 0.5 is the mean of rows i and i + 1."""
-    expected = [(TABLE[int(row)] + TABLE[int(row + 0.5)]) / 2 for row in rows]
-    resized, actual_note = resize_positions(TABLE, length, trained, how)
-    torch.testing.assert_close(resized, torch.stack(expected))
+def test_positions_are_cut_or_repeated(length, trained, extend, rows, note):
+    resized, actual_note = resize_positions(TABLE, length, trained, extend)
+    assert torch.equal(resized, TABLE[rows])
     assert actual_note == note

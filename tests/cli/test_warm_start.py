@@ -44,14 +44,14 @@ def test_continue_has_the_architecture_of_the_model(scene, pretrain, tmp_path):
 
 def test_flags_change_the_architecture(scene, pretrain, tmp_path):
     words = ["--model.num-hidden-layers", "4", "--model.sharing", "none", "--model.max-position-embeddings", "96"]
-    code, _, notes = pretrain("continue", f"--init={scene.run}", *SHORT, *words, "--extend-positions", "interpolate")
+    code, _, notes = pretrain("continue", f"--init={scene.run}", *SHORT, *words, "--extend-positions")
     assert code == 0
     assert "2 layers with sharing all → 4 layers with sharing none (layer i begins as layer ⌊i·2/4⌋)" in notes
-    assert "extended by interpolate" in notes
+    assert "trained ones repeated" in notes
     config = json.loads((tmp_path / "run/model/config.json").read_text())
     assert (config["num_hidden_layers"], config["sharing"], config["max_position_embeddings"]) == (4, "none", 96)
     card = " ".join((tmp_path / "run/model/README.md").read_text(encoding="utf-8").split())
-    assert "started from" in card and "extended by interpolate" in card
+    assert "started from" in card and "trained ones repeated" in card
 
 
 def test_change_dropout_resumes_with_another_dropout(scene, pretrain, tmp_path):

@@ -130,7 +130,7 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{SST2_RUN} --sharing some", (2,), "albert finetune: "),
         (f"{SST2_RUN} --revision main", (2,), "which is a directory"),
         (f"{SST2_RUN} --num-hidden-groups 5", (78,), "num_hidden_groups: 5 groups for 2 layers"),
-        (f"{SST2_RUN} --extend-position tile", (2,), "unknown option; did you mean '--extend-positions'?"),
+        (f"{SST2_RUN} --extend-position", (2,), "unknown option; did you mean '--extend-positions'?"),
         (f"{SST2_RUN} --depth 3 --num-hidden-layers 4", (2,), "--depth: and --num-hidden-layers are the same thing"),
         # Exits, teachers and frozen encoders.
         (f"{SST2_RUN} --teacher nowhere/at/all", (66,), "nowhere/at/all"),

@@ -12,12 +12,10 @@ from tests.refusals import refusal
 
 import albert
 from albert.checkpoints.model_directory import save_model_directory
-from albert.checkpoints.warm_start import factorize_embeddings
 from albert.cli.main import run
 from albert.finetuning import vectors
 from albert.inference.predictor import Predictor
-from albert.model.albert import AlbertForMaskedLM, AlbertModel
-from albert.model.packing import pack
+from albert.model.albert import AlbertForMaskedLM
 from albert.runtime.json_files import read_json_object
 
 
@@ -131,26 +129,14 @@ def test_a_stopped_teacher_goes_on_with_the_texts_that_are_missing(tmp_path, mon
 
 
 def test_a_student_may_begin_with_layers_of_its_teacher(texts, teacher, tmp_path, capsys):
-    start = ["--keep-layers", "1", "3", "--embedding-size", "8"]
+    start = ["--keep-layers", "1", "3"]
     assert run(command(texts, teacher, teacher, tmp_path / "run", "--steps", "4", *start)) == 0
     assert "layers 1, 3 of 3 are kept" in capsys.readouterr().out
     config = read_json_object(tmp_path / "run/model/config.json")
-    assert (config["num_hidden_layers"], config["num_hidden_groups"], config["embedding_size"]) == (2, 2, 8)
+    assert (config["num_hidden_layers"], config["num_hidden_groups"]) == (2, 2)
     assert not (tmp_path / "run" / vectors.MAP_NAME).exists()  # equal widths: the teacher's own vectors
     kept = albert.load(tmp_path / "run", precision="fp32").embed(["the ship saw the island"])
     assert kept.shape == (1, 48)
-
-
-def test_a_bert_becomes_an_albert_with_factorised_embeddings(texts, config, tokenizer_directory, tmp_path):
-    torch.manual_seed(3)
-    bert = replace(config, family="bert", sharing="none", embedding_size=32, hidden_act="gelu")
-    save_model_directory(tmp_path / "bert", AlbertModel(bert), tokenizer_directory)
-    teacher = tmp_path / "bert"
-    start = ["--embedding-size", "20", "--keep-layers", "2"]
-    assert run(command(texts, teacher, teacher, tmp_path / "run", "--steps", "2", *start)) == 0
-    written = read_json_object(tmp_path / "run/model/config.json")
-    assert (written["model_type"], written["embedding_size"], written["num_hidden_layers"]) == ("albert", 20, 1)
-    assert albert.load(tmp_path / "run").embed(["the ship"]).shape == (1, 32)
 
 
 def test_the_map_is_orthonormal_and_turned_to_the_student():
@@ -162,27 +148,6 @@ def test_the_map_is_orthonormal_and_turned_to_the_student():
     assert np.allclose(narrow.T @ narrow, np.eye(4), atol=1e-5)
     wide = vectors.fit_map(teacher, draw.normal(size=(200, 9)).astype(np.float32))
     assert np.allclose(wide @ wide.T, np.eye(6), atol=1e-5)
-
-
-def test_factorised_embeddings_give_the_same_states_where_nothing_is_lost(config):
-    """Words within seven dimensions, which eight dimensions without their mean hold."""
-    torch.manual_seed(0)
-    model = AlbertModel(replace(config, embedding_size=16)).eval()
-    embeddings = model.embeddings
-    with torch.no_grad():
-        words = torch.randn(config.vocab_size, 7) @ torch.randn(7, 16)
-        embeddings.word_embeddings.weight.copy_(words - words.mean(dim=1, keepdim=True))
-        embeddings.position_embeddings.weight.zero_()
-        embeddings.token_type_embeddings.weight.zero_()
-        embeddings.layer_norm.weight.uniform_(0.5, 1.5)
-        embeddings.layer_norm.bias.uniform_(-1, 1)
-    prefixed = {f"albert.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors, changed, note = factorize_embeddings(prefixed, model.config, 8)
-    smaller = AlbertModel(changed).eval()
-    smaller.load_state_dict({name.removeprefix("albert."): tensor for name, tensor in tensors.items()})
-    packed = pack([np.array([2, 20, 30, 40, 3])], [np.zeros(5, np.int64)])
-    assert torch.allclose(smaller(packed), model(packed), atol=1e-4)
-    assert "100.0%" in note
 
 
 @pytest.mark.parametrize(
@@ -204,7 +169,6 @@ def test_factorised_embeddings_give_the_same_states_where_nothing_is_lost(config
         ("--held-out 0.999", 78, "too few"),
         ("--dev TRAIN", 66, "training texts: 0 are not in the development set"),
         ("--dev TRAIN --held-out 0.1", 2, "--held-out: cannot be combined with --dev"),
-        ("--embedding-size 17", 78, "embedding_size: is 17"),
         ("--keep-layers 1 2", 78, "keep_layers: needs layers that share nothing"),
         ("--model TEACHER --keep-layers 3 1", 78, "keep_layers: is 3 1, the model has the layers 1 to 3"),
         ("--model TEACHER --keep-layers 1 4", 78, "keep_layers: is 1 4"),

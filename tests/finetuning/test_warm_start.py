@@ -102,9 +102,9 @@ def test_sequences_are_limited_to_the_positions_unless_they_are_extended(start, 
     cut = finetune(SHORT, start, tmp_path, tmp_path / "cut", recipe, CPU).report
     assert "sequences of at most 64 tokens, not 160: --max-position-embeddings makes more positions" in cut["notes"]
     assert cut["training"]["truncated"] == 8
-    changes = ArchitectureChanges(max_position_embeddings=192, extend_positions="interpolate")
+    changes = ArchitectureChanges(max_position_embeddings=192)
     result = finetune(SHORT, replace(start, changes=changes), tmp_path, tmp_path / "run", recipe, CPU)
-    note = "64 → 192 positions, 64 trained ones extended by interpolate"
+    note = "64 → 192 positions, 64 trained ones repeated"
     assert note in result.report["notes"] and note in (result.model_directory / "README.md").read_text()
     assert result.report["training"]["tokens_cut"] < cut["training"]["tokens_cut"]
     saved = open_model(result.model_directory, "classification")
@@ -116,9 +116,7 @@ def test_untrained_positions_are_noted(data, config, tokenizer_directory, tmp_pa
     save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"max_sequence_length": 16})
     start = PretrainedEncoder(str(tmp_path / "m"))
     started = start_model(start, ENTAILMENT, RECIPE, seed=0)
-    tiled = start_model(
-        replace(start, changes=ArchitectureChanges(extend_positions="tile")), ENTAILMENT, RECIPE, seed=0
-    )
+    tiled = start_model(replace(start, changes=ArchitectureChanges(extend_positions=True)), ENTAILMENT, RECIPE, seed=0)
     table = "albert.embeddings.position_embeddings.weight"
     assert torch.equal(tiled.model.state_dict()[table], started.model.state_dict()[table][:16].repeat(4, 1))
     announced = {}
@@ -157,13 +155,13 @@ def command(data, pretrained, tmp_path):
 def test_all_options_from_the_command_line(command, tmp_path, capsys):
     command += ["--steps", "2", "--batch-size", "4", "--max-length", "70"]
     flags = ["--num-hidden-layers", "4", "--sharing", "attention", "--num-attention-heads", "4", "--hidden-act", "gelu"]
-    flags += ["--max-position-embeddings", "80", "--extend-positions", "tile", "--encoder-dropout", "0.1"]
+    flags += ["--max-position-embeddings", "80", "--extend-positions", "--encoder-dropout", "0.1"]
     assert run([*command, *flags]) == 0
     out = capsys.readouterr().out
     card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
     for note in (
         "2 layers with sharing all → 4 layers with sharing attention (layer i begins as layer ⌊i·2/4⌋)",
-        "64 → 80 positions, 64 trained ones extended by tile",
+        "64 → 80 positions, 64 trained ones repeated",
         "hidden_act gelu_new → gelu (the same weights compute another function)",
         "num_attention_heads 2 → 4 (the same weights compute another function)",
     ):
@@ -172,7 +170,7 @@ def test_all_options_from_the_command_line(command, tmp_path, capsys):
     assert (saved.num_hidden_layers, saved.sharing, saved.num_attention_heads) == (4, "attention", 4)
     assert (saved.hidden_act, saved.max_position_embeddings, saved.hidden_dropout_prob) == ("gelu", 80, 0.1)
     report = read_json_object(tmp_path / "run/results.json")
-    assert report["changes"]["extend_positions"] == "tile" and report["recipe"]["max_length"] == 70
+    assert report["changes"]["extend_positions"] is True and report["recipe"]["max_length"] == 70
     assert run([*command, *flags]) == 0 and "nothing was trained" in capsys.readouterr().out
     keep = ["--keep-head", "--model", str(tmp_path / "run"), "--output", str(tmp_path / "kept")]
     assert run([*command, *keep]) == 0

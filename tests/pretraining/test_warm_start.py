@@ -131,7 +131,7 @@ def test_another_depth_reuses_the_layers_and_new_positions_are_tiled(start, shor
     assert torch.equal(initial[POSITIONS], source[POSITIONS][:32].repeat(3, 1))
     assert result.start.notes == (
         "2 layers with sharing all → 6 layers with sharing all (layer i begins as layer ⌊i·2/6⌋)",
-        "64 → 96 positions, 32 trained ones extended by tile",
+        "64 → 96 positions, 32 trained ones repeated",
     )
     assert json.loads((result.model / "config.json").read_text())["max_sequence_length"] == 96
 

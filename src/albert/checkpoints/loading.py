@@ -5,14 +5,13 @@ of layers, and the class of transformers to which a set of tensors belongs."""
 
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -434,42 +433,6 @@ def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple
             "albert info --self-check finds the right one, --num-attention-heads sets it"
         )
     return tuple(notes)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Numbers of groups that do not divide the number of layers. transformers supports them with groups of different size.
-#
-# Here groups have equal sizes, so such a model is opened with one group per layer. The results are the same, but its
-# layers no longer share parameters.
-
-T = TypeVar("T")
-_IN_GROUP = re.compile(r"((?:albert\.)?encoder\.albert_layer_groups\.)(\d{1,6})(\..+)")
-
-
-def groups_of_layers(layers: int, groups: int) -> list[int]:
-    """The group of each layer, in floating point as transformers computes it (`AlbertTransformer.forward`)."""
-    return [int(layer / (layers / groups)) for layer in range(layers)]
-
-
-def spread_over_layers(tensors: Mapping[str, T], layers: int, groups: int) -> dict[str, T]:
-    """transformers' tensors of a model with uneven groups, under the names of a model with one group per layer."""
-    group_of = groups_of_layers(layers, groups)
-    renamed: dict[str, T] = {}
-    for name, tensor in tensors.items():
-        match = _IN_GROUP.fullmatch(name)
-        if match is None:
-            renamed[name] = tensor
-            continue
-        prefix, group, suffix = match.groups()
-        renamed |= {f"{prefix}{layer}{suffix}": tensor for layer in range(layers) if group_of[layer] == int(group)}
-    return renamed
-
-
-def uneven_groups_note(layers: int, groups: int) -> str:
-    """A note for users on `spread_over_layers`."""
-    used = len(set(groups_of_layers(layers, groups)))
-    note = f"{groups} groups do not divide {layers} layers: every layer has its own copy of its group's weights here"
-    return note + (f"; {groups - used} groups, which no layer uses, are left out" if used < groups else "")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -51,9 +51,7 @@ from albert.checkpoints.loading import (
     fill_model,
     fit_tensors,
     quantization_notes,
-    spread_over_layers,
     stored_tensors,
-    uneven_groups_note,
     write_tensors,
 )
 from albert.checkpoints.sentence_transformers import (
@@ -96,9 +94,7 @@ _ONLY_ALBERT = (
 _PLAIN = {"model_type": "albert"}
 _MATCHING = {"model_type": "albert_match", "attn_implementation": "match_embedding"}
 _TYPES = (_PLAIN, _MATCHING)
-UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
-    UNEVEN_GROUPS_KEY,
     SENTENCE_KEY,
     ACTIVATION_KEY,
     QUANTIZATION_KEY,
@@ -193,9 +189,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     """The configuration in a model directory, and all other keys of `config.json`.
 
     `id2label` is returned with integer keys. A model of equal embedding and hidden size has the map that transformers
-    always has, unless it says `"embedding_projection": false`. If the groups do not divide the layers, the model gets
-    one group per layer, and their number is returned as `uneven_groups` (see `albert.checkpoints.loading`). What the
-    files of sentence-transformers say is returned as `sentence_transformers`.
+    always has, unless it says `"embedding_projection": false`. What the files of sentence-transformers say is returned
+    as `sentence_transformers`.
     """
     path = directory / CONFIG_NAME
     content = read_json_object(path)
@@ -238,15 +233,13 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_MAX_SIZE}")
     layers = values["num_hidden_layers"]
     groups = values["num_hidden_groups"]
-    is_uneven = type(layers) is type(groups) is int and layers >= 1 and groups >= 1 and layers % groups > 0
-    if is_uneven:
-        values["num_hidden_groups"] = layers
+    if type(layers) is type(groups) is int and layers >= 1 and groups >= 1 and layers % groups > 0:
+        remedy = f"write num_hidden_groups {layers}, and a copy of its group's weights for each layer"
+        raise InvalidConfiguration(f"{path}: num_hidden_groups", f"{groups} do not divide {layers} layers", remedy)
     config = from_json(AlbertConfig, values, str(path))
     activation = read_activation(directory, content)
-    read = (*_FIELDS, *family.config.values(), UNEVEN_GROUPS_KEY)
+    read = (*_FIELDS, *family.config.values())
     extra = {key: value for key, value in content.items() if key not in read}
-    if is_uneven:
-        extra[UNEVEN_GROUPS_KEY] = groups
     labels = extra.pop("id2label", None)
     if labels is not None:
         try:
@@ -525,11 +518,6 @@ def describe_model(
     config = with_overrides(config, overrides or {})
     stored = stored_tensors(directory)
     notes = [*checkpoint_warnings(config, extra), *quantization_notes(extra, directory)]
-    uneven = extra.get(UNEVEN_GROUPS_KEY)
-    if uneven is not None:
-        layers = config.num_hidden_groups
-        stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
-        notes.append(uneven_groups_note(layers, uneven))
     renamed = from_transformers(stored.on_meta(), config, stored.source)
     if kind_of(extra) == "classification" and n_outputs("AlbertForSequenceClassification", renamed.tensors) == 1:
         notes += filter(None, (score_note(extra),))

@@ -1,9 +1,9 @@
-"""Initialising a model from a trained one of equal H and F: layers, positions, vocabulary, heads, a smaller E.
+"""Initialising a model from a trained one of equal E, H and F: layers, positions, vocabulary, heads.
 
 Pure functions of tensors under our names. Tensors that the trained model lacks keep their given initial values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig, Extension, sharing_plan
+from albert.model.config import AlbertConfig, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
 
@@ -98,86 +98,23 @@ def _describe(config: AlbertConfig) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Embeddings of a smaller width E′ (paper §3.1, "factorized embedding parameterization"). The sum of word, position and
-# segment embeddings goes through LayerNorm, so only its direction counts after the mean over its dimensions is taken
-# out. It is projected onto the E′ − 1 principal directions of the words (at the mean position, first segment), and
-# written in E′ dimensions whose mean is zero, as LayerNorm would make it. The map to H then undoes both, and has the
-# scale and shift of the LayerNorm before.
-
-
-def factorize_embeddings(
-    tensors: Mapping[str, Tensor], source: AlbertConfig, size: int
-) -> tuple[dict[str, Tensor], AlbertConfig, str]:
-    """The tensors of the same model with embeddings of `size` dimensions, its configuration, and a note."""
-    words = _centred(tensors[_WORDS])
-    positions = _centred(tensors[_POSITIONS])
-    types = _centred(tensors[_TYPES])
-    scale = tensors[_NORM[0]].double()
-    shift = tensors[_NORM[1]].double()
-    summed = words + positions.mean(dim=0) + types[0]
-    unit = summed / summed.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    values, directions = torch.linalg.eigh(unit.T @ unit)
-    principal = directions[:, -(size - 1) :]
-    # An orthonormal basis of the vectors of E′ dimensions whose mean is zero.
-    axes = torch.eye(size, dtype=torch.float64)
-    axes[:, 0] = 1
-    without_mean = torch.linalg.qr(axes)[0][:, 1:]
-    reduce = principal @ without_mean.T
-    kept_length = (unit @ principal).norm(dim=1).mean()
-    expand = scale[:, None] * reduce * (kept_length * (source.embedding_size / size) ** 0.5)
-    if source.projects_embeddings:
-        weight = tensors[_PROJECTION[0]].double()
-        expand = weight @ expand
-        shift = weight @ shift + tensors[_PROJECTION[1]].double()
-    dtype = tensors[_WORDS].dtype
-    changed = {
-        _WORDS: words @ reduce,
-        _POSITIONS: positions @ reduce,
-        _TYPES: types @ reduce,
-        _NORM[0]: torch.ones(size),
-        _NORM[1]: torch.zeros(size),
-        _PROJECTION[0]: expand,
-        _PROJECTION[1]: shift,
-    }
-    share = float(values[-(size - 1) :].sum() / values.sum())
-    note = f"E {source.embedding_size} → {size}: {share:.1%} of the squared length of the embeddings is kept"
-    result = {**tensors, **{name: tensor.to(dtype) for name, tensor in changed.items()}}
-    return result, replace(source, embedding_size=size, embedding_projection=None, family="albert"), note
-
-
-def _centred(rows: Tensor) -> Tensor:
-    rows = rows.double()
-    return rows - rows.mean(dim=1, keepdim=True)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Position embeddings for more positions than were trained, or for fewer, which are the first ones.
-#
-# Two ways to get P′ rows from P trained ones:
-# tile           row i is row i mod P, as in Longformer (Beltagy et al. 2020, §5): the results for sequences of up to P
-#                tokens do not change.
-# interpolate    row i is interpolated linearly at i·(P − 1)/(P′ − 1), as in vision transformers (Dosovitskiy et al.
-#                2021, §3.2): the order is kept, the results for short sequences change.
+# Position embeddings for fewer positions than were trained, which are the first ones, or for more: row i of P trained
+# ones is row i mod P, as in Longformer (Beltagy et al. 2020, §5), so the results for sequences of up to P tokens do not
+# change.
 
 
 def resize_positions(
-    table: Float[Tensor, "positions E"], length: int, trained: int, how: Extension | None
+    table: Float[Tensor, "positions E"], length: int, trained: int, extend: bool
 ) -> tuple[Float[Tensor, "length E"], str | None]:
     """A position table of `length` rows (P′) from one whose first `trained` rows (P) were trained, and a note on it.
 
-    Without `how` the trained rows are tiled if the table is too short; otherwise its rows are kept.
+    The trained rows are repeated if the table is too short, or if untrained rows are to be replaced (`extend`).
     """
     before = len(table)
     change = f"{len(table):,} → {length:,} positions"
-    if length <= trained or (how is None and length <= before):
+    if length <= trained or (not extend and length <= before):
         return table[:length], None if length == before else f"{change}, the first ones"
-    note = f"{change}, {trained:,} trained ones extended by {how or 'tile'}"
-    if how != "interpolate":
-        return table[torch.arange(length) % trained], note
-    positions = torch.arange(length, dtype=torch.float64) * (trained - 1) / (length - 1)
-    left = positions.floor().long().clamp(max=trained - 1)
-    right = (left + 1).clamp(max=trained - 1)
-    return torch.lerp(table[left], table[right], (positions - left).to(table.dtype)[:, None]), note
+    return table[torch.arange(length) % trained], f"{change}, {trained:,} trained ones repeated"
 
 
 def trained_length(extra: Mapping[str, Any]) -> int | None:
@@ -319,7 +256,7 @@ def warm_start(
     target: AlbertConfig,
     *,
     origins: PieceOrigins | None = None,
-    extend_positions: Extension | None = None,
+    extend_positions: bool = False,
     trained_positions: int | None = None,
     kept_layers: Sequence[int] | None = None,
 ) -> WarmStartResult:
@@ -331,13 +268,10 @@ def warm_start(
     Args:
         tensors: of the trained model, with any head; names begin with `albert.` except those of the head.
         origins: the origins of the target's pieces; None: the same tokenizer.
-        extend_positions: how to extend the trained positions; None: tile if the source has too few.
+        extend_positions: whether untrained positions of the source are replaced by copies of the trained ones.
         trained_positions: trained positions of the source; None: all.
         kept_layers: the source's layers that the target has, from 1; None: evenly spaced ones.
     """
-    factorized = None
-    if target.embedding_size < source.embedding_size and not any(name.startswith("predictions.") for name in initial):
-        tensors, source, factorized = factorize_embeddings(tensors, source, target.embedding_size)
     require_equal_widths(source, target)
     trained = min(trained_positions or source.max_position_embeddings, source.max_position_embeddings)
     positions = target.max_position_embeddings
@@ -355,9 +289,9 @@ def warm_start(
         result[_DECODER_BIAS] = rows_of_pieces(*columns, origins)[:, 0]
     result |= {name: tensors[name] for name in initial if name not in result and name in tensors}
     drawn = tuple(name for name in initial if name not in result)
-    extended = positions > source.max_position_embeddings or extend_positions is not None
+    extended = positions > source.max_position_embeddings or extend_positions
     layers = layers_note(source, target, kept_layers)
-    notes = (layers, factorized, origins.note(source.vocab_size), resized, *_settings_notes(source, target))
+    notes = (layers, origins.note(source.vocab_size), resized, *_settings_notes(source, target))
     return WarmStartResult(
         tensors={name: result.get(name, value).clone() for name, value in initial.items()},
         drawn=drawn,

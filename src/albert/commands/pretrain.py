@@ -23,7 +23,6 @@ from albert.api.options import GROUP, Argument, Option, Values, option_name, opt
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
-from albert.model.config import Extension
 from albert.pretraining.recipe import (
     RECIPES,
     PretrainingRecipe,
@@ -51,7 +50,7 @@ def pretrain(
     init: str | None = None,
     revision: str | None = None,
     resize_vocabulary: bool = False,
-    extend_positions: Extension | None = None,
+    extend_positions: bool = False,
     drop_heads: tuple[Head, ...] = (),
     wandb: str | None = None,
     change_dropout: float | None = None,
@@ -74,8 +73,8 @@ def pretrain(
         revision: With --init: a branch, tag or commit of a Hub repository.
         resize_vocabulary: With --init: the corpus has another tokenizer; pieces with the same text keep their
             embedding.
-        extend_positions: With --init: how embeddings of new positions are made; tile if the model has none and this is
-            not set.
+        extend_positions: With --init: replace positions that the model never reached in training by copies of the
+            trained ones, in turn. Positions that it lacks always begin so.
         drop_heads: With --init: heads to initialise at random, masked_tokens or sentence_order or both.
         wandb: Also send the curves to this project at Weights & Biases (needs the extra wandb).
         change_dropout: Resume an unfinished run with another dropout, from its newest checkpoint.

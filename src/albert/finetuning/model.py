@@ -197,7 +197,7 @@ def start_model(
     model = opened.model
     changed = ()
     source = model_name(start.model, start.revision)
-    if config != opened.config or start.changes.extend_positions is not None or start.changes.keep_layers is not None:
+    if config != opened.config or start.changes.extend_positions or start.changes.keep_layers is not None:
         model = build_model(kind, config, n_outputs)
         result = load_weights_of(opened, model, kind, config, start.changes)
         changed = result.notes

@@ -8,8 +8,6 @@ from typing import Any, Literal
 from albert.runtime.errors import InvalidConfiguration
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
-Extension = Literal["interpolate", "tile"]
-"""How new position embeddings are computed."""
 Sharing = Literal["all", "attention", "ffn", "none"]
 Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra"]
 """`model_type` in transformers, of the models that are a BERT inside."""
@@ -280,14 +278,12 @@ def n_feed_forward_blocks(config: AlbertConfig) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchitectureChanges:
-    """Fields of the configuration to change, and how to extend positions; None: unchanged."""
+    """Fields of the configuration to change, and whether to extend positions; None: unchanged."""
 
     num_hidden_layers: int | None = None
     """As --depth: a shared layer is applied more or less often, other layers are repeated or dropped evenly."""
     keep_layers: tuple[int, ...] | None = None
     """The layers to keep of a model whose layers share nothing, from 1: `1 3 5 6` makes four of six layers."""
-    embedding_size: int | None = None
-    """A smaller width of the embeddings (E): they become a product of two matrices, by their principal directions."""
     num_hidden_groups: int | None = None
     """Number of groups; the layers of a group share their parameters."""
     sharing: Sharing | None = None
@@ -298,12 +294,13 @@ class ArchitectureChanges:
     """Activation; gelu_new is the tanh form that Google trained with."""
     max_position_embeddings: int | None = None
     """Number of positions; more allow longer sequences (see --extend-positions and --max-length)."""
-    extend_positions: Extension | None = None
-    """How new position embeddings are computed; if not given and the model has no trained ones: tile."""
+    extend_positions: bool = False
+    """Replace positions that pre-training never reached by copies of the trained ones, in turn. Positions that the
+    model lacks always begin so."""
 
     def changed_fields(self) -> dict[str, Any]:
         """The changes as a dictionary of plain values."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None and value is not False}
 
     def applied_to(self, config: AlbertConfig) -> AlbertConfig:
         """The changed architecture. If it no longer shares layers, groups and inner layers become separate layers.
@@ -316,13 +313,6 @@ class ArchitectureChanges:
         kept = fields.pop("keep_layers", None)
         if kept is not None:
             fields |= self._kept_layers(config, kept)
-        if self.embedding_size is not None:
-            if not 1 < self.embedding_size <= config.embedding_size:
-                why = f"is {self.embedding_size}, the model's embeddings have {config.embedding_size} dimensions"
-                raise InvalidConfiguration("embedding_size", why, "give a smaller number of at least 2")
-            if self.embedding_size < config.embedding_size:
-                fields["embedding_projection"] = None
-                fields["family"] = "albert" if config.family == "bert" else config.family
         if self.sharing not in (None, "all") and config.sharing == "all":
             flat = {"num_hidden_layers": config.num_hidden_layers * config.inner_group_num, "num_hidden_groups": 1}
             fields = {**flat, "inner_group_num": 1, **fields}

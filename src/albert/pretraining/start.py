@@ -27,7 +27,6 @@ from albert.checkpoints.warm_start import (
     warm_start,
 )
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import Extension
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput
@@ -49,8 +48,8 @@ class Init:
     """Of the Hub repository."""
     resize_vocabulary: bool = False
     """Whether the corpus may have another tokenizer than the model."""
-    extend_positions: Extension | None = None
-    """How to initialise positions beyond the trained ones; None: tile them where the model has none."""
+    extend_positions: bool = False
+    """Whether positions that the model has but never trained are replaced by copies of the trained ones."""
     drop_heads: tuple[Head, ...] = ()
     """Heads to initialise randomly."""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from albert.model.config import Extension
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import fingerprint_of, flatten, load_versioned, read_versioned, save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
@@ -291,7 +290,7 @@ class StartRecord:
     """SHA-256 of its weights."""
     tokenizer: str | None
     """The fingerprint of its tokenizer; None if the corpus has the same."""
-    extend_positions: Extension | None
+    extend_positions: bool
     drop_heads: tuple[Head, ...]
     trained_positions: int
     """Positions that were trained before this run."""

@@ -1,7 +1,9 @@
 """Sentence vectors for scikit-learn: `AlbertEmbedding`."""
 
 from collections.abc import Iterable
-from typing import Any
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -15,8 +17,9 @@ from albert.inference.texts import check_texts
 class AlbertEmbedding(TransformerMixin, BaseEstimator):
     """Texts to vectors: `make_pipeline(AlbertEmbedding("runs/mine"), LogisticRegression())`.
 
-    Nothing is trained: `fit` only opens the model. scikit-learn copies and pickles the settings alone; the weights are
-    read again from their directory.
+    Nothing is trained: `fit` only opens the model. A pickle (joblib's, too) has the settings, the model's absolute path
+    and the fingerprint of the model that was open, without weights; where another model is in its place, the first use
+    is refused. `copy.deepcopy` has the weights.
 
     Args:
         pooling: "mean" over all tokens, "cls", "max", or "weighted", a mean that weights rare tokens higher. None: as
@@ -61,15 +64,39 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_open"}
+        state: Any = dict(super().__getstate__())
+        opened = state.pop("_open", None)
+        if opened is not None:
+            state["model"] = opened.model
+            state["_pickled"] = (opened.model, self.depth, opened.predictor.fingerprint())
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AlbertEmbedding":
+        copied = type(self)(**self.get_params(deep=False))
+        vars(copied).update(deepcopy(vars(self), memo))
+        return copied
 
     def _predictor(self) -> Predictor:
         """The predictor for the current settings, opened once."""
         settings = (self.model, self.device, self.precision, self.depth)
-        cached = getattr(self, "_open", None)
-        if cached is None or cached[0] != settings:
-            predictor = Predictor.open(self.model, self.device, precision=self.precision, depth=self.depth)
-            cached = (settings, predictor)
-            self._open = cached
-        return cached[1]
+        opened: _Opened | None = getattr(self, "_open", None)
+        if opened is None or opened.settings != settings:
+            path = Path(self.model)
+            model = str(path.absolute()) if path.exists() else self.model
+            how: dict[str, Any] = {"precision": self.precision, "depth": self.depth}
+            pickled_model, pickled_depth, fingerprint = getattr(self, "_pickled", (None, None, ""))
+            if (pickled_model, pickled_depth) == (self.model, self.depth):
+                predictor = Predictor.open_the_same(fingerprint, path_or_id=model, device=self.device, **how)
+            else:
+                predictor = Predictor.open(model, self.device, **how)
+            opened = _Opened(settings, model, predictor)
+            self._open = opened
+        return opened.predictor
+
+
+class _Opened(NamedTuple):
+    """An open model: the settings that it was opened with, and its absolute path, or its name."""
+
+    settings: tuple[Any, ...]
+    model: str
+    predictor: Predictor

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -358,15 +359,31 @@ class FastEncoder(nn.Module):
         self.precision = precision
         self.attentions = encoder.attentions
         self.feed_forwards = encoder.feed_forwards
+        self._prepare(device)
+
+    def _prepare(self, device: torch.device) -> None:
+        """Cast, join and prepack the weights."""
+        precision = self.precision
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
         with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             self._attentions = [
-                _FastAttention(cast(AttentionBlock, block), precision, self._states) for block in encoder.attentions
+                _FastAttention(cast(AttentionBlock, block), precision, self._states) for block in self.attentions
             ]
             self._feed_forwards = [
-                _FastFeedForward(cast(FeedForwardBlock, block), precision, self._states)
-                for block in encoder.feed_forwards
+                _FastFeedForward(cast(FeedForwardBlock, block), precision, self._states) for block in self.feed_forwards
             ]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FastEncoder":
+        """A copy with weights of its own, which are prepared again: those of oneDNN cannot be copied."""
+        copied = FastEncoder.__new__(FastEncoder)
+        memo[id(self)] = copied
+        nn.Module.__init__(copied)
+        copied.plan = self.plan
+        copied.precision = self.precision
+        copied.attentions = deepcopy(self.attentions, memo)
+        copied.feed_forwards = deepcopy(self.feed_forwards, memo)
+        copied._prepare(next(copied.parameters()).device)
+        return copied.train(self.training)
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         with torch.inference_mode():

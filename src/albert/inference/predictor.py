@@ -3,8 +3,12 @@
 Results have the keys of transformers' pipelines, and `tokens_cut` if the text was cut. Sequences are packed: texts of
 any number and lengths are computed together without padding, and each result is the same as for its text alone."""
 
+import hashlib
+import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import asdict
 from dataclasses import replace as replaced
 from functools import cached_property, partial
 from pathlib import Path
@@ -50,7 +54,7 @@ from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME
@@ -116,7 +120,8 @@ class Predictor:
         Unavailable: the device does not support the precision.
     """
 
-    _open_again: Callable[[], "Predictor"]
+    _opened_from: Mapping[str, Any]
+    """The absolute directory and the other arguments of `open`."""
 
     def __init__(
         self,
@@ -197,12 +202,52 @@ class Predictor:
         opened.loading_report.warn_if_unverified()
         how: dict[str, Any] = {"precision": precision, "depth": depth, "threshold": threshold}
         predictor = cls(opened, kind, tokenizer, torch_device, **how)
-        predictor._open_again = partial(cls.open, directory, device, overrides=overrides, **how)
+        predictor._opened_from = {
+            "path_or_id": directory.absolute(),
+            "device": device,
+            "overrides": overrides,
+            **how,
+        }
         return predictor
 
+    @classmethod
+    def open_the_same(cls, fingerprint: str, **arguments: Any) -> "Predictor":
+        """`open`, for a model that had this fingerprint; DamagedData if another one is there now."""
+        predictor = cls.open(**arguments)
+        if predictor.fingerprint() != fingerprint:
+            remedy = "put the earlier model back, or open this one with albert.load"
+            raise DamagedData(predictor.name, "is another model than the one that was pickled", remedy)
+        return predictor
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides the answers: weights as they are in memory, configuration and vocabulary."""
+        settings = {"config": asdict(self.config), "extra": self.extra, "tokenizer": self.tokenizer.fingerprint}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+        parts = [self.network, *([] if self.dense is None else [self.dense])]
+        for part in parts:
+            for name, tensor in sorted(part.state_dict().items()):
+                digest.update(name.encode())
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or one in another process, is opened from the same files."""
-        return self._open_again, ()
+        """A pickle has the model's absolute path and fingerprint, and refuses another model in its place."""
+        return partial(type(self).open_the_same, self.fingerprint(), **self._opened_from), ()
+
+    def __copy__(self) -> "Predictor":
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Predictor":
+        """A copy with weights of its own, which nothing that happens to the files can change."""
+        copied = copy(self)
+        memo[id(self)] = copied
+        copied.packed_model = deepcopy(self.packed_model, memo)
+        copied.dense = deepcopy(self.dense, memo)
+        copied.extra = deepcopy(self.extra, memo)
+        copied._pooled = {}
+        return copied
 
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"

@@ -118,3 +118,10 @@ def test_a_pipeline_with_other_settings_opens_what_is_there(pipeline, put_anothe
     put_another()
     loaded = joblib.load(tmp_path / "pipeline.joblib").set_params(albertembedding__model=str(model_paths("classify")))
     assert np.array_equal(loaded.predict_proba(TEXTS), pipeline.predict_proba(TEXTS))
+
+
+def test_settings_that_changed_after_the_model_was_opened_are_pickled(model, model_paths):
+    embedding = albert.AlbertEmbedding(model).fit(TEXTS)
+    other = str(model_paths("tag"))
+    copied = pickle.loads(pickle.dumps(embedding.set_params(model=other)))
+    assert copied.model == other and np.array_equal(copied.transform(TEXTS), albert.load(other).embed(TEXTS))

@@ -11,7 +11,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model as open_directory
 from albert.checkpoints.model_directory import tokenizer_of
 from albert.inference.predictor import Predictor
-from albert.inference.texts import check_pairs, check_texts, encode_texts
+from albert.inference.texts import check_pairs, check_texts, encode_texts, note_cut
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames
@@ -73,7 +73,8 @@ def pack(
 
     Args:
         tokenizer: the model's.
-        texts: one or more; a text that is too long is cut at its end, of a pair the longer one first.
+        texts: one or more; a text that is too long is cut at its end, of a pair the longer one first; a note counts
+            them.
         pairs: a second text for each.
         max_length: maximum tokens of a sequence, including special ones.
         device: the device of the batch.
@@ -92,4 +93,5 @@ def pack(
     if max_length < 1 + 2 * len(parts):
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     encoded = encode_texts(tokenizer, parts, max_length)
+    note_cut(encoded.cut, max_length, "max_length can be as large as the model's max_position_embeddings")
     return pack_sequences(encoded.ids, encoded.token_types).to(device)

@@ -52,7 +52,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts D"]:
-        """A vector for each text; any list, array or column of texts."""
+        """A vector for each text; any list, array or column of texts. A note says how many of them were cut."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 
@@ -64,9 +64,10 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        state: Any = dict(super().__getstate__())
-        opened = state.pop("_open", None)
-        if opened is not None:
+        inherited: Any = super().__getstate__()
+        state: dict[str, Any] = dict(inherited)
+        opened: _Opened | None = state.pop("_open", None)
+        if opened is not None and opened.settings == self._settings():
             state["model"] = opened.model
             state["_pickled"] = (opened.model, self.depth, opened.predictor.fingerprint())
         return state
@@ -76,9 +77,12 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         vars(copied).update(deepcopy(vars(self), memo))
         return copied
 
+    def _settings(self) -> tuple[Any, ...]:
+        return self.model, self.device, self.precision, self.depth
+
     def _predictor(self) -> Predictor:
         """The predictor for the current settings, opened once."""
-        settings = (self.model, self.device, self.precision, self.depth)
+        settings = self._settings()
         opened: _Opened | None = getattr(self, "_open", None)
         if opened is None or opened.settings != settings:
             path = Path(self.model)

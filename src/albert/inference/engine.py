@@ -356,7 +356,7 @@ class FastEncoder(nn.Module):
         if precision == "int8":
             check_int8(device)
         self.plan = encoder.plan
-        self.precision = precision
+        self.precision: InferencePrecision = precision
         self.attentions = encoder.attentions
         self.feed_forwards = encoder.feed_forwards
         self._prepare(device)

@@ -52,6 +52,7 @@ from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
+from albert.inference.texts import note_cut
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
@@ -338,7 +339,7 @@ class Predictor:
         """The number that a regression model or a cross-encoder predicts for each text (or text and pair).
 
         A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
-        name, else a sigmoid."""
+        name, else a sigmoid. A note says how many texts were cut; `classify_batch` gives `tokens_cut` of each."""
         return score_texts(self, texts, pairs)
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
@@ -427,7 +428,7 @@ class Predictor:
         """A vector for each text: the last layer's output, pooled; works with any head.
 
         Without arguments the vectors are those of sentence-transformers, if the model has its files. Dense modules
-        after the pooling are applied in any case.
+        after the pooling are applied in any case. A note says how many texts were cut; `embed_counted` counts for each.
 
         Args:
             pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; "max" over all tokens;
@@ -440,7 +441,9 @@ class Predictor:
         Raises:
             UsageError: the model has no such prompt.
         """
-        return self.embed_counted(texts, pooling, normalize, prompt)[0]
+        vectors, cut = self.embed_counted(texts, pooling, normalize, prompt)
+        note_cut(cut, self.embedding_length, "embed_counted says how many of each text were not")
+        return vectors
 
     def embed_counted(
         self,

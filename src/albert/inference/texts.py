@@ -1,5 +1,6 @@
 """Texts as a `Predictor` takes them: validated, and encoded as token ids."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +11,8 @@ from albert.runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from albert.text.tokenizer import Tokenizer
+
+_logger = logging.getLogger(__name__)
 
 MASK = "[MASK]"
 
@@ -53,6 +56,15 @@ def encode_texts(
         encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 1 + between).astype(np.int64))
         encoded.cut.append(sum(map(len, texts)) - sum(lengths))
     return encoded
+
+
+def note_cut(cut: Sequence[int], longest: int, remedy: str) -> None:
+    """Log how many texts of a call were cut, where its result has no place for it."""
+    texts = sum(map(bool, cut))
+    if texts:
+        verb = "was" if texts == 1 else "were"
+        count = f"{texts:,} of {len(cut):,} texts {verb} cut ({sum(cut):,} tokens)"
+        _logger.warning("albert: note: %s: at most %s tokens are read; %s", count, f"{longest:,}", remedy)
 
 
 def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:

@@ -22,7 +22,7 @@ from albert.inference.abilities.base import (
     text_of,
     tokens_cut_field,
 )
-from albert.inference.texts import check_pairs, check_texts, encode_texts
+from albert.inference.texts import check_pairs, check_texts, encode_texts, note_cut
 from albert.runtime.errors import UsageError
 from albert.text.readers import Record
 
@@ -237,5 +237,7 @@ def rank_labels(
 def score_texts(predictor: "Predictor", texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
     """What `Predictor.score_batch` gives."""
     predictor.require(SCORE)
-    numbers, _ = outputs_of(predictor, texts, pairs)
+    numbers, costs = outputs_of(predictor, texts, pairs)
+    cut = [cost.get("tokens_cut", 0) for cost in costs]
+    note_cut(cut, predictor.max_length, "classify_batch says how many of each text were not")
     return numbers[:, 0].tolist()

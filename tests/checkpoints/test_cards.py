@@ -237,6 +237,21 @@ def test_a_source_keeps_its_card_and_one_without_a_tokenizer_gets_its_own(make, 
     assert printed_by(bare, monkeypatch)
 
 
+@pytest.mark.parametrize("head", ["one label", "vectors"])
+def test_a_converted_model_cuts_texts_where_the_source_does(make, head, tmp_path, monkeypatch):
+    source = make("bert", head)
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    (source / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 9}))
+    assert run(["convert", str(source), "--output", str(tmp_path / "copy")]) == 0
+    before, after = (albert.load(path, precision="fp32") for path in (source, tmp_path / "copy"))
+    assert before.max_length == after.max_length == before.embedding_length == after.embedding_length == 9
+    if head == "vectors":
+        close(after.embed([LONG]), before.embed([LONG]))
+    else:
+        assert after.classify(LONG) == before.classify(LONG)
+        assert "max_length=9" in code_of(tmp_path / "copy")
+
+
 # ---- quantize and export: every head of every family ----------------------------------------------------------------
 
 
@@ -516,6 +531,19 @@ def test_a_fine_tuned_model_is_read_by_the_library_that_its_card_names(
             copy = tmp_path / command[-1]
             assert run([*command, str(model), "--output", str(copy)]) == 0
             check_card(copy, monkeypatch, "albert" if command == ["convert"] else "sentence-transformers")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_score_of_a_pair_is_that_of_cross_encoder(make, family, tmp_path):
+    model = finetuned(make(family, "vectors"), "a number of pairs", tmp_path / "run")
+    library = pytest.importorskip("sentence_transformers", reason="pip install --no-deps sentence-transformers")
+    pair = (text(1), text(2))
+    close(library.CrossEncoder(str(model)).predict([pair])[0], albert.load(model, precision="fp32").score(*pair))
+
+
+def test_sentence_transformers_gives_the_vectors_of_what_was_fine_tuned(encoder, tmp_path):
+    model = finetuned(encoder("bert", VECTORS["mean"]), "one label", tmp_path / "run")
+    close(vectors_of(model, ["storm", LONG]), albert.load(model, precision="fp32").embed(["storm", LONG]))
 
 
 def test_transformers_has_no_head_for_a_pooling_of_its_own(encoder, tmp_path):

@@ -68,6 +68,24 @@ def test_push_uploads_example_rows(hub, model, push):
     assert "examples.json" in hub.written["someone/mine"]
 
 
+def test_a_dry_run_lists_the_files_and_the_examples_and_uploads_nothing(hub, model, push):
+    (model / "MANIFEST.json").unlink()
+    rows = [{"text": "the ship"}, {"text": "[a] storm", "pair": "at sea"}]
+    (model / "examples.json").write_text(json.dumps({"examples": rows}))
+    code, output, _ = push(str(model.parent), "someone/mine", "--dry-run", token=None)
+    assert (code, hub.written, hub.requests) == (0, {}, [])
+    for name in ("config.json", "model.safetensors", "README.md", "examples.json"):
+        assert name in output
+    assert "2" in output and "text: the ship" in output and "text: [a] storm, pair: at sea" in output
+    assert "nothing was uploaded" in output and "is ready" not in output
+    pushed = albert.push(model, "someone/mine", dry_run=True)
+    assert not pushed.uploaded and pushed.examples == tuple(rows)
+    assert push(str(model), "someone/mine")[0] == 0
+    assert set(pushed.files) == set(hub.written["someone/mine"])
+    (model / "config.json").unlink()
+    assert push(str(model), "someone/mine", "--dry-run")[0] != 0
+
+
 def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, push, tmp_path):
     exported = tmp_path / "vectors"
     export = ["export", "sentence-transformers", str(model), "--output", str(exported), "--normalize"]

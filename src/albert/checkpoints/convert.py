@@ -47,6 +47,7 @@ from albert.checkpoints.model_directory import (
     short_card,
     write_files,
 )
+from albert.checkpoints.sentence_transformers import stated_length
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
     Shapes,
@@ -242,6 +243,11 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     excluded = {*unused, *model.renamed.unexpected}
     renamed = model.read(excluded, options.dtype)
     directory = model.directory
+    if FINGERPRINT_KEY not in extra and "max_sequence_length" not in extra:
+        # Other libraries cut texts where their files say; what is written has the fingerprint of a tokenizer of ours.
+        stated = stated_length(directory)
+        if stated is not None and stated < config.max_position_embeddings:
+            extra = {**extra, "max_sequence_length": stated}
     path = model.directory / CARD_NAME
     card = read_input(path).decode("utf-8", "replace") if path.is_file() and QUANTIZATION_KEY not in extra else None
     return ConversionSource(

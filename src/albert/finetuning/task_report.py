@@ -161,7 +161,7 @@ def task_card(
 
 def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:
     """The scores for the header of the card: of the development set, and of the further sets."""
-    dataset = "your table" if work.task.name == UNNAMED else work.task.name
+    dataset = "a table" if work.task.name == UNNAMED else work.task.name
     splits = {"development": evaluation.defined_scores, **report["further_scores"]}
     return [
         Measured(

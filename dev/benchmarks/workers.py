@@ -33,7 +33,7 @@ from albert.optim.recipe import OptimizerRecipe
 from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import PAPER_BASE
-from albert.runtime.devices import default_precision
+from albert.runtime.devices import fastest_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences
 from albert.tasks.kinds.classification import Choice
@@ -72,7 +72,7 @@ class Case:
 def measure(args: Benchmark) -> Iterator[dict[str, object]]:
     """A row for each case, load and system, and the picture."""
     cores = torch.get_num_threads()
-    precision = args.precision or default_precision(CPU)
+    precision = args.precision or fastest_precision(CPU)
     numbers = sorted({1, cores, *(2**power for power in range(1, cores.bit_length()) if 2**power <= cores)})
     cases = [_pretraining(width, precision, numbers) for width in args.hidden_sizes]
     cases += [_finetuning(args.model, numbers), _inference(args.model, precision, numbers)]

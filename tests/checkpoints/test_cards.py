@@ -138,7 +138,7 @@ def printed_by(path, monkeypatch, code=None):
     assert {"onnx": "onnxruntime"}.get(library, library) in imported, code
     assert ("albert" in imported) == (library == "albert"), code
     if library == "sentence_transformers":
-        pytest.importorskip(library, reason="pip install --no-deps sentence-transformers")
+        pytest.importorskip(library, reason="needs the package: pip install --no-deps sentence-transformers==6.2.0")
     rows = []
     exec(
         compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {"print": lambda *a: rows.append(a)}
@@ -300,7 +300,9 @@ def encoder(make):
 
 def vectors_of(path, texts):
     """By sentence-transformers."""
-    library = pytest.importorskip("sentence_transformers", reason="pip install --no-deps sentence-transformers")
+    library = pytest.importorskip(
+        "sentence_transformers", reason="needs the package: pip install --no-deps sentence-transformers==6.2.0"
+    )
     return library.SentenceTransformer(str(path)).encode(texts)
 
 
@@ -536,7 +538,9 @@ def test_a_fine_tuned_model_is_read_by_the_library_that_its_card_names(
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_the_score_of_a_pair_is_that_of_cross_encoder(make, family, tmp_path):
     model = finetuned(make(family, "vectors"), "a number of pairs", tmp_path / "run")
-    library = pytest.importorskip("sentence_transformers", reason="pip install --no-deps sentence-transformers")
+    library = pytest.importorskip(
+        "sentence_transformers", reason="needs the package: pip install --no-deps sentence-transformers==6.2.0"
+    )
     pair = (text(1), text(2))
     close(library.CrossEncoder(str(model)).predict([pair])[0], albert.load(model, precision="fp32").score(*pair))
 

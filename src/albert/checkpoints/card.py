@@ -243,7 +243,7 @@ def _header(card: Card, model: WrittenModel, library: Library, tag: str) -> str:
             dataset_type=_line(measured.dataset),
             dataset_name=_line(measured.dataset),
             dataset_split=measured.split,
-            metric_type=_METRIC_IDS.get(metric, metric),
+            metric_type=_METRIC_IDS.get(metric, metric.partition(" (")[0]),  # of "f1 (praise)" f1
             metric_name=_line(metric),
             metric_value=float(f"{value:.4g}"),
         )

@@ -45,7 +45,7 @@ def convert(
     checkpoint, a Hugging Face directory, or a Hub id; unpack an archive first. TensorFlow is not needed. Every checksum
     is verified, and every variable is accounted for.
 
-    The output is a Hugging Face model directory for transformers and everything that reads safetensors. There is no
+    The output is a Hugging Face model directory; its card names the library that gives the model's scores. There is no
     --to tensorflow, because no current program needs TensorFlow 1 checkpoints.
 
     Example: albert convert albert_base --output models/albert-base-v2

@@ -24,7 +24,8 @@ def onnx(
 
     Inputs are input_ids, attention_mask and token_type_ids, of any batch and length, padded on the right. The file is
     checked in ONNX Runtime, and in OpenVINO if it is installed: it is written only if outputs in float32 differ from
-    albert's by at most 1e-4 on random batches of mixed lengths.
+    albert's by at most 1e-4 on random batches of mixed lengths. Of an encoder it gives the states of the tokens; the
+    card has the code that makes vectors of them.
 
     Example: albert export onnx runs/stars/model --output models/stars-onnx --precision int8
 
@@ -64,11 +65,11 @@ def sentence_transformers(
     revision: str | None = None,
     replace: bool = False,
 ) -> None:
-    """Copy a model to a directory for sentence-transformers; albert and transformers open it as well.
+    """Copy a model to a directory for sentence-transformers, in float32; albert opens it as well.
 
     Its `encode` returns the embeddings of `albert.load(PATH).embed`.
 
-    Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
+    Example: albert export sentence-transformers small-vectors --output models/vectors
 
     Args:
         model: A model directory, a run, or a Hub id.

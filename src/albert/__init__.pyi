@@ -224,7 +224,6 @@ def finetune(
     span_head: Literal['joint', 'independent'] | None = None,
     null_threshold: Literal['train', 'dev'] = "train",
     threshold: float | None = None,
-    v2_recipe: bool = False,
     optimizer: Literal['adamw', 'lamb'] = "adamw",
     seed: int = 0,
     page_examples: int = 5,

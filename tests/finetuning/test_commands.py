@@ -60,7 +60,7 @@ def test_several_seeds(command, data, tmp_path, capsys):
 
 
 def test_multiple_choice_with_groups_and_the_recipe_of_version_2(command, data, tmp_path, capsys):
-    assert run(command("race", data, "run", "--question-length", "8", "--v2-recipe")) == 0
+    assert run(command("race-v2", data, "run", "--question-length", "8")) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("accuracy_middle", "accuracy_high", "--choose"))
     recipe = read_json_object(tmp_path / "run/recipe.json")["recipe"]
@@ -123,7 +123,6 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{SST2_RUN} --question-length 8", (2,), "--question-length: requires a task with questions, sst-2 has none"),
         (f"{SST2_RUN} --stride 4", (2,), "--stride: requires a task whose answers are spans, sst-2 has none"),
         ("finetune --train TABLE --data / --model MODEL --output OUT", (2,), "--data: requires a declared task"),
-        (f"{SST2_RUN} --v2-recipe", (2,), "has one recipe for both releases"),
         # Changes of the model.
         (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),
         (f"{SST2_RUN} --keep-head --init random", (2,), "--keep-head: and --init random contradict each other"),

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from albert.tasks.submission import DECLARED, find_task, submission_files
 
 METRICS = {  # as the papers of GLUE, SQuAD and RACE score them, the main metric first
     "matthews_correlation": "cola ax",
-    "accuracy": "sst-2 mnli qnli rte wnli race race-middle race-high",
+    "accuracy": "sst-2 mnli qnli rte wnli race race-v2 race-middle race-high",
     "f1 accuracy": "mrpc qqp",
     "pearson spearman": "sts-b",
     "span_f1 span_exact_match": "squad-1.1",
@@ -40,6 +41,8 @@ def test_metrics_are_the_official_ones():
 
 def test_recipes_keep_the_number_of_epochs():
     assert DECLARED["race"].recipe == DECLARED["race-middle"].recipe == DECLARED["race-high"].recipe
+    second_release = replace(DECLARED["race"].recipe, learning_rate=1e-5, encoder_dropout=0.0)
+    assert DECLARED["race-v2"].recipe == second_release
     for recipe in (task.recipe for task in DECLARED.values()):
         recipe.check()
         assert recipe.total_steps(recipe.examples) == recipe.steps

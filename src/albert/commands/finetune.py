@@ -103,7 +103,6 @@ def finetune(
     span_head: SpanHeadKind | None = None,
     null_threshold: ThresholdFrom = "train",
     threshold: float | None = None,
-    v2_recipe: bool = False,
     optimizer: Literal["adamw", "lamb"] = "adamw",
     seed: int = 0,
     page_examples: int = 5,
@@ -179,7 +178,6 @@ def finetune(
             questions; dev, as in the reference, makes the score on dev too good.
         threshold: Several labels per row: the probability from which on a label is predicted. When not set, the best
             one for rows that are held out of training.
-        v2_recipe: Use the recipe for the models of ALBERT's second release if it differs (RACE).
         optimizer: The optimiser.
         seed: Seed of the new head, order of the rows and dropout.
         page_examples: Number of short development rows, without labels, to save in the model's folder (examples.json)
@@ -323,7 +321,7 @@ def finetune(
         read = read_own_table(given, table, train, dev, test, held_out, folds, seed)
         learned = read.task
     else:
-        learned = declared_task(task, given, table, train, dev, data, v2_recipe)
+        learned = declared_task(task, given, table, train, dev, data)
     learned = dataclasses.replace(learned, target=target_of(learned, given, span_head))
     report = None
     if statistics_only or read is not None:
@@ -356,7 +354,7 @@ def finetune(
 OF_OWN_TABLES = ("test", "folds", "try_rates")
 WITHOUT_VECTORS = (
     *("keep_head", "statistics_only", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
-    *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
+    *("question_length", "stride", "span_head", "select", "data", "head_dropout", "max_train_examples"),
     *("match_embedding", "null_threshold", "page_examples", "solve_head", "frozen", "threshold"),
     *("patience", "class_weights", *OF_OWN_TABLES),
 )
@@ -402,7 +400,7 @@ def check_objective(given: Mapping[str, Any], objective: str | None, table: Tabl
 
 def check_benchmark(given: Mapping[str, Any], table: TableOptions, name: str) -> None:
     """Raise UsageError for options that need a single task."""
-    single = (*OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "v2_recipe", "statistics_only")
+    single = (*OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "statistics_only")
     flags = changed_flags(table) + [option_name(option) for option in single if option in given]
     if flags:
         raise UsageError(flags[0], f"requires a single task, {name} has many")
@@ -449,9 +447,8 @@ def read_own_table(
         raise UsageError("albert finetune", "no training file" if changed_flags(table) else "no task", remedy)
     if own.dev is not None and held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
-    for name in ("data", "v2_recipe"):
-        if name in given:
-            raise UsageError(option_name(name), "requires a declared task, this is your own table", "leave it out")
+    if "data" in given:
+        raise UsageError("--data", "requires a declared task, this is your own table", "leave it out")
     several = [option_name(name) for name in ("folds", "try_rates", "seeds") if name in given]
     if len(several) > 1:
         raise UsageError(several[1], f"cannot be combined with {several[0]}", "give one of them")
@@ -475,7 +472,6 @@ def declared_task(
     train: Path | None,
     dev: Path | None,
     data: Path | None,
-    v2_recipe: bool,
 ) -> Task:
     """A task of a benchmark, with other files if they are given."""
     from albert.tasks.submission import find_task
@@ -487,10 +483,7 @@ def declared_task(
     if data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
     task = find_task(name)
-    recipe = task.second_recipe if v2_recipe else task.recipe
-    if recipe is None:
-        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
-    return dataclasses.replace(task, source=task.source.with_files(files), recipe=recipe)
+    return dataclasses.replace(task, source=task.source.with_files(files))
 
 
 def target_of(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> Target:

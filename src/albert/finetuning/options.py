@@ -114,7 +114,7 @@ def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, An
     changes = recipe or RecipeChanges()
     if isinstance(task.source, TableSource):
         explicit = _explicit(changes) | _explicit(task.source.table_task.recipe)
-    elif any(task.recipe in (declared.recipe, declared.second_recipe) for declared in DECLARED.values()):
+    elif any(task.recipe == declared.recipe for declared in DECLARED.values()):
         explicit = _explicit(changes)
     complete = changes.applied_to(task.recipe)
     by_default = _ALL - explicit

@@ -79,7 +79,7 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
     return name, rows
 
 
-TASKS = RACE, RACE_MIDDLE, RACE_HIGH = load_tasks(
+TASKS = RACE, RACE_V2, RACE_MIDDLE, RACE_HIGH = load_tasks(
     "race.toml",
     (accuracy,),
     lambda entry: (

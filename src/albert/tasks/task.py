@@ -5,7 +5,7 @@ of a task."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -40,7 +40,6 @@ class Task:
 
     Attributes:
         metrics: each returns one score, named like the function, or several by name; the first score selects models.
-        second_recipe: recipe for models of the second release, if it differs.
         further_splits: also scored after fine-tuning, if their files exist.
         submission: file names that the benchmark's server expects, by split.
         intermediate: the task whose model the paper starts from.
@@ -52,7 +51,6 @@ class Task:
     target: Target
     metrics: tuple[Metric, ...]
     recipe: TaskRecipe
-    second_recipe: TaskRecipe | None = None
     further_splits: tuple[str, ...] = ()
     submission: Mapping[str, str] = field(default_factory=dict)
     intermediate: str | None = None
@@ -125,7 +123,6 @@ def load_tasks(
             target=target,
             metrics=tuple(known[name] for name in entry["metrics"]),
             recipe=recipe,
-            second_recipe=replace(recipe, **entry["second_recipe"]) if "second_recipe" in entry else None,
             further_splits=tuple(entry.get("further_splits", ())),
             submission=entry.get("submission", {}),
             intermediate=entry.get("intermediate"),

@@ -230,7 +230,6 @@ def finetune(
     seeds: int | None = None,
     folds: int | None = None,
     try_rates: float | Sequence[float] | None = None,
-    intermediate: str | None = None,
     select: Literal['last', 'best'] | None = None,
     patience: int | None = None,
     class_weights: Literal['balanced'] | None = None,

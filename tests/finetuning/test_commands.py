@@ -142,7 +142,6 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
         (f"{GLUE_RUN} --held-out 0.2", (2,), "--held-out: requires a single task"),
         (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
-        (f"{SST2_RUN} --intermediate m", (2,), "--intermediate: requires a benchmark"),
         # Contrastive learning.
         (f"{TEXT_PAIRS} --label b", (2,), "--label: cannot be used with --objective contrastive"),
         (f"{TEXT_PAIRS} --seeds 2", (2,), "--seeds: cannot be used"),

@@ -15,7 +15,6 @@ _MODELS = {
     "models": "",
     "init": "revision",
     "teacher": "teacher_revision",
-    "intermediate": "",
 }
 """Options that name models, and those of their revisions."""
 

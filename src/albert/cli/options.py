@@ -26,7 +26,7 @@ from albert.runtime.errors import UsageError, did_you_mean
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
 COMMON: dict[str, str] = _TEXTS["common"]
 """Command -> the options that --help shows; of other commands it shows all."""
-METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
+METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "revision": "REVISION"}
 """Fields of type str -> their placeholder in the help."""
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -109,7 +109,6 @@ def finetune(
     seeds: int | None = None,
     folds: int | None = None,
     try_rates: Annotated[tuple[float, ...] | None, Argument(name="try")] = None,
-    intermediate: str | None = None,
     select: Literal["last", "best"] | None = None,
     patience: int | None = None,
     class_weights: Literal["balanced"] | None = None,
@@ -188,8 +187,6 @@ def finetune(
             others. For small tables.
         try_rates: Your own tables: train with each of these learning rates, and keep the one with the best development
             score.
-        intermediate: A benchmark: a model fine-tuned on the intermediate task from which other tasks start (of GLUE,
-            MNLI for three small tasks); the one trained here when not set.
         select: best: the model with the best development score of all evaluations, as in the paper; that score is
             biased upwards, because the same set selects the model. Every summary names the selection. When not set,
             best for your own table with at least 100 development rows, else last.
@@ -272,7 +269,7 @@ def finetune(
     )
 
     # Vectors of texts, learned from pairs or from a teacher.
-    inputs = (test, data, model, teacher, intermediate, teacher_vectors)
+    inputs = (test, data, model, teacher, teacher_vectors)
     if objective is not None:
         assert train is not None and output is not None  # see check_objective
         start = start_from(PretrainedEncoder(model, revision, architecture), init)
@@ -308,12 +305,8 @@ def finetune(
         start = start_from(PretrainedEncoder(model, revision, architecture), init)
         remove_earlier(output, replace, table, train, dev, inputs)
         average = BENCHMARKS[task.lower()]
-        found = finetune_benchmark(
-            task.lower(), average, start, data, output, changes, settings, seeds or 1, intermediate
-        )
+        found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, seeds or 1)
         return result_of_benchmark(found, output)
-    if intermediate is not None:
-        raise UsageError("--intermediate", "requires a benchmark", "name the model with --model")
 
     # One task: a declared one, or the user's own table.
     read = None
@@ -353,7 +346,7 @@ def finetune(
 
 OF_OWN_TABLES = ("test", "folds", "try_rates")
 WITHOUT_VECTORS = (
-    *("keep_head", "statistics_only", "freeze_encoder", "encode_pairs", "seeds", "intermediate"),
+    *("keep_head", "statistics_only", "freeze_encoder", "encode_pairs", "seeds"),
     *("question_length", "stride", "span_head", "select", "data", "head_dropout", "max_train_examples"),
     *("match_embedding", "null_threshold", "page_examples", "solve_head", "frozen", "threshold"),
     *("patience", "class_weights", *OF_OWN_TABLES),

@@ -318,11 +318,10 @@ def finetune_benchmark(
     recipe: RecipeLike,
     settings: FinetuningSettings,
     n_seeds: int = 1,
-    intermediate: str | None = None,
 ) -> BenchmarkResult:
     """Fine-tune on every task of a benchmark; after a task that diverges the next one starts.
 
-    The same call resumes stopped runs. `intermediate` is a model to use in place of that of the intermediate task.
+    The same call resumes stopped runs.
     """
     tasks = [DECLARED[task] for task in average.parts]
     missing, missing_files = _missing(tasks, data)
@@ -334,7 +333,7 @@ def finetune_benchmark(
     for task in sorted(tasks, key=lambda task: task.name not in needed_first):
         if task.name in missing:
             continue
-        model = None if task.intermediate is None else intermediate or outcomes[task.intermediate].best_model
+        model = None if task.intermediate is None else outcomes[task.intermediate].best_model
         task_start = start if model is None else PretrainedEncoder(model)
         try:
             found = finetune_seeds(task, task_start, data, output / task.name, recipe, settings, n_seeds)

@@ -57,11 +57,6 @@ def open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: L
             text.seek(0)
             remedy = PYTHON_DICT_REMEDY if re.match(r"\s*\{u?'", text.read(100)) else None
             raise DamagedData(file.name, f"is not JSON ({error})", remedy) from error
-    if isinstance(value, dict) and len(value) == 1:
-        name, inner = next(iter(value.items()))
-        if isinstance(inner, dict) and any(isinstance(each, list) for each in inner.values()):
-            notes += (f"the rows are in the object {name!r}",)
-            value = inner
     if isinstance(value, dict):
         articles = value.get("data")
         if isinstance(articles, list) and articles and isinstance(articles[0], dict) and "paragraphs" in articles[0]:

@@ -239,6 +239,16 @@ def test_two_commands_do_not_write_one_output(partial, tmp_path, refused):
     assert run(command) == 0
 
 
+def test_a_link_is_followed_and_a_device_refused(model, rows, unbroken, tmp_path, refused):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out.jsonl").symlink_to(tmp_path / "real" / "rows.jsonl")
+    (tmp_path / "device.jsonl").symlink_to("/dev/null")
+    command = ["predict", str(model), "--input", str(rows), "--replace", "--output"]
+    assert run([*command, str(tmp_path / "out.jsonl")]) == 0
+    assert (tmp_path / "out.jsonl").is_symlink() and (tmp_path / "real/rows.jsonl").read_bytes() == unbroken("jsonl")
+    refused([*command, tmp_path / "device.jsonl"], 73, "device.jsonl", "is not a regular file")
+
+
 @pytest.mark.parametrize("ending", ["npy", "parquet"])
 def test_other_formats_begin_anew(model, rows, tmp_path, patched, ending):
     command = ["predict", str(model), "--input", str(rows), "--task", "embed", "--output"]

@@ -68,9 +68,8 @@ class PartialOutput:
     def finish(self) -> None:
         """Give the complete output its name."""
         self.save()
-        output = Path(os.path.realpath(self._output))
-        os.replace(_partial(self._output), output)
-        sync_directory(output.parent)
+        os.replace(_partial(self._output), self._output)
+        sync_directory(self._output.parent)
         self._state.unlink()
 
 
@@ -95,6 +94,7 @@ def partial_output(
     """
     if output.exists() and not output.is_file():
         raise CannotCreate(output, "exists and is not a regular file", "choose another name")
+    output = Path(os.path.realpath(output)) if output.is_symlink() else output  # a link is followed
     path = _partial(output)
     state = path.with_name(f"{path.name}.json")
     with writing(path):

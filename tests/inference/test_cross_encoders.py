@@ -137,6 +137,18 @@ def test_texts_are_cut_where_the_tokenizer_says(encoder):
     np.testing.assert_allclose(model.score_batch(TEXTS, PAIRS), logits(encoder)[:, 0].numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("length", [10, 11, 12, 13])
+def test_long_pairs_have_the_scores_of_transformers(encoder, length):
+    """Both texts are cut; the odd token is that of the longer one."""
+    change(encoder / "tokenizer_config.json", model_max_length=length)
+    change(encoder / "config.json", problem_type="regression")
+    texts = [" ".join(WORDS[:count]) for count in (9, 9, 10, 4, 5, 12)]
+    pairs = [" ".join(WORDS[-count:]) for count in (9, 10, 9, 12, 12, 5)]
+    expected = logits(encoder, texts, pairs)[:, 0].numpy()
+    scores = albert.load(encoder, precision="fp32").score_batch(texts, pairs)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
 def test_a_fine_tuned_pair_regression_says_that_its_score_is_the_number(encoder, tmp_path):
     rows = [
         {"q": f"{q} {w}", "p": p, "gold": n / 2} for n, w in enumerate(WORDS) for q, p in zip(TEXTS, PAIRS, strict=True)

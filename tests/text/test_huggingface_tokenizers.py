@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from albert.inference.abilities.fill_mask import encode_with_masks
 from albert.inference.texts import encode_texts
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.tasks.examples import Example, text_features
 from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -137,6 +138,37 @@ def test_other_models_have_the_ids_of_transformers(foreign, name, kind, tmp_path
     ours.save(tmp_path)
     assert {again.fingerprint, load_tokenizer(tmp_path).fingerprint} == {ours.fingerprint}
     assert AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"] == theirs(text)["input_ids"]
+
+
+@pytest.fixture(scope="module")
+def families(foreign, wordpiece, tokenizer, tmp_path_factory):
+    """By kind of vocabulary: our tokenizer, and that of transformers."""
+    directories = dict(foreign)
+    for name, own in (("wordpiece", wordpiece), ("sentencepiece", tokenizer)):
+        directories[name] = tmp_path_factory.mktemp(name)
+        own.save(directories[name])
+        (directories[name] / "config.json").write_text(json.dumps({"model_type": "albert"}))
+    return {name: (load_tokenizer(path), AutoTokenizer.from_pretrained(path)) for name, path in directories.items()}
+
+
+@given(
+    kind=st.sampled_from(["bpe", "unigram", "wordpiece", "sentencepiece"]),
+    words=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    max_length=st.integers(8, 24),
+)
+@example(kind="bpe", words=(9, 9), max_length=15)
+@example(kind="wordpiece", words=(9, 9), max_length=16)
+def test_long_pairs_are_cut_as_by_transformers(families, kind, words, max_length):
+    """In training and in answers: longest first, with an odd number of tokens to divide too."""
+    ours, theirs = families[kind]
+    first, second = ("The quick fox jumps over a café naïve dog".split()[:number] for number in words)
+    pair = [" ".join(first), " ".join(second)]
+    (expected,) = theirs(pair[:1], pair[1:], truncation=True, max_length=max_length)["input_ids"]
+    trained = text_features([Example("0", "x:1", tuple(pair), 0)], ours, max_length)
+    assert trained.sequences.token_ids(0).tolist() == expected
+    answered = encode_texts(ours, (pair[:1], pair[1:]), max_length)
+    assert answered.ids[0].tolist() == expected
+    assert answered.cut[0] == trained.counts["tokens_cut"]
 
 
 TOKENIZED = ["The café, isn't   it 中国?  👩 <mask> [MASK]\n quick", " quick fox", "ﬁ １２ </s> e\u0301", "", "\t"]

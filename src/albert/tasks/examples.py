@@ -202,8 +202,8 @@ def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
 def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> Features:
     """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
-    Two texts are truncated longest-first from their ends, as in the reference: one token at a time from the longer one,
-    from the second if they are equally long. Targets are label ids, or numbers.
+    Two texts that are too long together lose tokens at their ends, as in `tokenizers` (`keep_longest_first`). Targets
+    are label ids, or numbers.
     """
     n_texts = len(examples[0].texts) if examples else 1
     between = 1 if n_texts == 1 else tokenizer.separators
@@ -240,19 +240,19 @@ def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
 def keep_longest_first(lengths: Sequence[int], room: int) -> list[int]:
     """Numbers of tokens to keep of one or two texts that may have `room` tokens together.
 
-    The same as removing single tokens from the longer text, from the second on a tie, until they fit.
+    As the strategy `longest_first` of the library `tokenizers`: the shorter text keeps up to half of the room, the
+    other one the rest. Of texts of the same length the second keeps the odd token.
     """
     if sum(lengths) <= room:
         return list(lengths)
     if len(lengths) == 1:
         return [room]
     first, second = lengths
-    half = room // 2
-    if first <= half:
-        return [first, room - first]
-    if second <= room - half - 1:
-        return [room - second, second]
-    return [room - half, half]
+    if first <= second:
+        kept = min(first, room // 2)
+        return [kept, room - kept]
+    kept = min(second, room // 2)
+    return [room - kept, kept]
 
 
 def encode_all(texts: Sequence[str], tokenizer: Tokenizer, unit: str = "texts") -> list[list[int]]:

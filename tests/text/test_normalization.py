@@ -50,15 +50,20 @@ def normalize_by_characters(text, lower_case, keep_accents):
         if "\ud800" <= character <= "\udfff":
             result.append("\ufffd")
             continue
-        parts = unicodedata.normalize("NFKC" if keep_accents else "NFKD", character)
-        parts = character if keep_accents and len(parts) == 1 else parts
-        parts = "".join(part for part in parts if keep_accents or not unicodedata.combining(part))
+        if keep_accents:  # SentencePiece decomposes, after the letters are lower-cased
+            lowered = character.lower() if lower_case else character
+            parts = unicodedata.normalize("NFKC", lowered)
+            result.append(parts if len(parts) > 1 else lowered)
+            continue
+        parts = [part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part)]
         result += [part.lower() if lower_case else part for part in parts]
     return " ".join("".join(result).split())
 
 
 @given(texts, st.booleans(), st.booleans())
 @example("a´b ´ \u0301 c", True, False)
+@example("№ ™ ℃ ℡ İX ΟΔΟΣ", True, True)
+@example("№ ™ ℃ ℡ İX ΟΔΟΣ", True, False)
 def test_characters_and_words_are_normalised_as_in_their_text(text, lower_case, keep_accents):
     assert normalize(text, lower_case, keep_accents) == normalize_by_characters(text, lower_case, keep_accents)
     words = normalize_words(text.split(), lower_case, keep_accents, True)

@@ -3,12 +3,15 @@
 import base64
 import gzip
 import json
+import sys
+import unicodedata
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tests.refusals import refusal
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -23,6 +26,7 @@ WORDS = [
     *["bating", "Foha", "GUDI", "café", "cafe\u0301", "NAÏVE", "Ünïcödé", "İstanbul", "Σίσυφος", "ŉ"],
     *["``", "''", '"', "'", "“", "”", "’", "don't", "(", ")", "-", "–", "—", ".", "…", "£3.50", "€", "$"],
     *["2010", "2010,", "4,000", "1,000,", "１２３", "½", "Ⅷ", "ﬁne", "㎏", "中語", "가", "ガ", "𝔸", "👩🏽", "ह"],
+    *["№", "№ 5", "A™", "20℃", "℡", "₨", "㏂", "Ｎ", "K", "Å", "Ǆ", "ẞ"],
     *[" ", "  ", "\n", "\t", "\u00a0", "\u3000", "a", "b", "ing", "▁", "<>", "[MAS", "@", "\u200b"],
 ]
 prose = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.lists(st.sampled_from(WORDS)).map(" ".join)
@@ -72,6 +76,21 @@ def test_ids_equal_those_of_transformers_and_of_the_original(forms, flags, text)
     assert ids == expected or (sorted(ids) == sorted(expected) and spelled(loaded, ids) == spelled(loaded, expected))
     assert loaded.encode(text) == ours.encode(text)
     assert loaded.encode_with_offsets(text) == ours.encode_with_offsets(text)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_every_compatibility_character_has_the_ids_of_transformers(shared, tmp_path, lower_case):
+    """With accents kept: letters are lower-cased before SentencePiece decomposes, so "№" is "No"."""
+    released = load_tokenizer(shared / "data" / "checkpoints" / MODEL_NAME)
+    ours = SentencePieceTokenizer(released.model, lower_case, True)
+    ours.save(tmp_path)
+    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    decomposed = [character for character in characters if not unicodedata.is_normalized("NFKC", character)]
+    texts = [f"x{character}y" for character in decomposed if unicodedata.category(character) != "Mn"]
+    assert len(texts) > 4000
+    own = Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode_batch(texts, add_special_tokens=False)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)(texts, add_special_tokens=False)["input_ids"]
+    assert ours.encode_batch(texts) == [encoding.ids for encoding in own] == theirs
 
 
 @pytest.mark.parametrize("flags", FLAGS)

@@ -3,6 +3,9 @@
 White space is collapsed, ``` `` ``` and ``''`` become ``"``, compatibility characters are decomposed, combining marks
 dropped, letters lower-cased, as in the reference before SentencePiece (Lan et al. 2019, appendix). Each step maps
 single characters or short runs, so offsets into the original text are exact.
+
+With accents kept, letters are lower-cased first and compatibility characters decomposed afterwards, because SentencePiece
+does the latter: "№" becomes "No". So it is in the reference, in `tokenizer.json` and in transformers.
 """
 
 import re
@@ -62,10 +65,13 @@ def maps_one_to_one(word: str, lower_case: bool, keep_accents: bool, compatibili
 def _normalize_characters(text: str, lower_case: bool, keep_accents: bool, compatibility: bool) -> str:
     """`normalize` without collapsing blanks."""
     text = text.replace("``", '"').replace("''", '"')
-    if not text.isascii():
-        table = character_table(lower_case, keep_accents, compatibility)
-        text = _NOT_ASCII.sub(lambda run: run.group().translate(table), text)
-    return text.lower() if lower_case else text  # does not change letters beyond ASCII, which are lower-cased already
+    if text.isascii():
+        return text.lower() if lower_case else text
+    if lower_case:
+        # The letters of ASCII alone: the table lower-cases the others, and not all letters that it puts in their place.
+        text = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    table = character_table(lower_case, keep_accents, compatibility)
+    return _NOT_ASCII.sub(lambda run: run.group().translate(table), text)
 
 
 def align_word(
@@ -127,14 +133,18 @@ def character_table(lower_case: bool, keep_accents: bool, compatibility: bool) -
     def normalized(character: str) -> str:
         if "\ud800" <= character <= "\udfff":
             return REPLACEMENT_CHARACTER  # a lone surrogate cannot be encoded
-        if keep_accents:
-            # SentencePiece composes (NFKC) itself; characters that become several are expanded here, for the offsets.
-            composed = unicodedata.normalize("NFKC", character) if compatibility else character
-            parts = composed if len(composed) > 1 else character
-        else:
+        if not keep_accents:
             parts = unicodedata.normalize("NFKD", character)
             parts = "".join(part for part in parts if unicodedata.combining(part) == 0)
-        # One character at a time, so that a final sigma becomes σ, as in the `tokenizers` library.
-        return "".join(part.lower() for part in parts) if lower_case else parts
+            return _lowered(parts) if lower_case else parts
+        # SentencePiece composes (NFKC) itself; characters that become several are expanded here, for the offsets.
+        parts = _lowered(character) if lower_case else character
+        composed = unicodedata.normalize("NFKC", parts) if compatibility else parts
+        return composed if len(composed) > len(parts) else parts
 
     return CharacterTable(normalized)
+
+
+def _lowered(characters: str) -> str:
+    """One character at a time, so that a final sigma becomes σ, as in the `tokenizers` library."""
+    return "".join(character.lower() for character in characters)

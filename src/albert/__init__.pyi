@@ -99,7 +99,7 @@ def pretrain(
     resize_vocabulary: bool = False,
     extend_positions: bool = False,
     drop_heads: Literal['masked_tokens', 'sentence_order'] | Sequence[Literal['masked_tokens', 'sentence_order']] = (),
-    wandb: str | None = None,
+    log: Literal['tensorboard', 'wandb', 'trackio'] = "tensorboard",
     change_dropout: float | None = None,
     device: Literal['auto', 'cpu', 'cuda'] = "auto",
     model: AlbertConfig | Mapping[str | os.PathLike[str], Any] = ...,
@@ -240,6 +240,7 @@ def finetune(
     device: Literal['auto', 'cpu', 'cuda'] = "auto",
     precision: Literal['fp32', 'bf16'] | None = None,
     workers: int = 0,
+    log: Literal['tensorboard', 'wandb', 'trackio'] = "tensorboard",
 ) -> FinetuneResult:
     """Fine-tune a model on a declared task or on your own table, and evaluate it.
 

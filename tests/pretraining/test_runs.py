@@ -1,8 +1,6 @@
 """Runs: limits, resuming with changed settings, refused corpora, the paper's recipes, and Weights & Biases."""
 
 import shutil
-import sys
-import types
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,8 +12,7 @@ from albert.cli.main import run as cli
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
-from albert.runtime import environment
-from albert.runtime.errors import InvalidConfiguration, Unavailable
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import load_versioned, read_json_object, save_json
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.record import pretraining_fingerprint
@@ -140,46 +137,3 @@ def test_the_learning_rate_is_scaled_by_the_root_of_the_batch_size():
     for size in (0, -4):
         with refusal(InvalidConfiguration, "batch_size", size):
             scaled_recipe(PAPER_BASE, size)
-
-
-class FakeWandb:
-    """The part of Weights & Biases that we use; it records its runs."""
-
-    def __init__(self):
-        self.runs = []
-
-    def init(self, **settings):
-        run = types.SimpleNamespace(settings=settings, points=[], metrics=[], finished=False)
-        run.define_metric = lambda name, step_metric: run.metrics.append((name, step_metric))
-        run.log = run.points.append
-        run.finish = lambda: setattr(run, "finished", True)
-        self.runs.append(run)
-        return run
-
-
-def test_a_resumed_run_is_one_run_at_weights_and_biases(tiny_recipe, tiny_corpus, tmp_path, monkeypatch):
-    service = FakeWandb()
-    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=service.init))
-    monkeypatch.delitem(sys.modules, "albert.training.wandb_logger", raising=False)
-    for limit in (300, None):
-        pretrain(replace(tiny_recipe, max_tokens=limit), tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
-    first, second = service.runs
-    assert first.settings["id"] == second.settings["id"] and first.settings["resume"] == "allow"
-    assert (first.settings["project"], first.settings["name"]) == ("albert", "run")
-    assert first.settings["config"]["batch_size"] == 8
-    assert first.finished and second.finished
-    points = [point for run in service.runs for point in run.points if "train/loss" in point]
-    expected = [(record["step"], record["loss"]) for record in events(tmp_path / "run", "train")]
-    assert [(point["step"], point["train/loss"]) for point in points] == expected
-    assert first.metrics == [("*", "step")]
-    sys.modules.pop("albert.training.wandb_logger")
-
-
-def test_missing_wandb_is_refused_before_anything_is_written(tiny_recipe, tiny_corpus, tmp_path, monkeypatch):
-    def import_module(name):
-        raise ModuleNotFoundError("No module named 'wandb'", name="wandb")
-
-    monkeypatch.setattr(environment.importlib, "import_module", import_module)
-    with pytest.raises(Unavailable, match=r"wandb: is not installed; .*\[wandb\]"):
-        pretrain(tiny_recipe, tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
-    assert not (tmp_path / "run").exists()

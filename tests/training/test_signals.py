@@ -13,50 +13,9 @@ import time
 
 import pytest
 
-import albert
 from albert.cli.main import run
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
-
-SHAPE = "--hidden-size 16 --embedding-size 8 --num-attention-heads 2 --intermediate-size 16 --num-hidden-layers 1"
-SCHEDULE = "--max-length 32 --batch-size 4 --micro-batch-size 4 --warmup-steps 1 --evaluation-sequences 4"
-WORDS = ("good", "bad", "long", "short")
-
-
-@pytest.fixture(scope="module")
-def commands(tokenizer_directory, tmp_path_factory):
-    """The command of each kind of run, without its output."""
-    root = tmp_path_factory.mktemp("runs")
-    text = root / "text.txt"
-    text.write_text("".join(f"The cat saw the dog {n} times. It ran away.\n\n" for n in range(200)))
-    albert.prepare(text, tokenizer=tokenizer_directory, output=root / "corpus", held_out=0.2)
-    table = root / "films.csv"
-    table.write_text("text,label\n" + "".join(f"film {n} was {word},{word}\n" for n, word in enumerate(WORDS * 6)))
-    pairs = root / "pairs.csv"
-    pairs.write_text(
-        "anchor,positive\n" + "".join(f"a {word} film {n},the {word} {n}\n" for n, word in enumerate(WORDS * 6))
-    )
-    pretrain = ["pretrain", "quickstart", *SHAPE.split(), *SCHEDULE.split(), "--max-position-embeddings", "32"]
-    pretrain += ["--steps", "8", "--device", "cpu", "--precision", "fp32", "--data", str(root / "corpus")]
-    small = ["--batch-size", "4", "--steps", "8", "--max-length", "16", "--device", "cpu"]
-    columns = ["--objective", "contrastive", "--text", "anchor", "--pair", "positive"]
-    vectors = ["--train", str(table), "--text", "text", "--objective", "vectors", "--teacher", "tiny"]
-    return {
-        "pretrain": [
-            *pretrain,
-            "--steps",
-            "8",
-            "--data",
-            str(root / "corpus"),
-            "--device",
-            "cpu",
-            "--precision",
-            "fp32",
-        ],
-        "finetune": ["finetune", "--train", str(table), "--dev", str(table), "--model", "tiny", *small],
-        "vectors": ["finetune", *vectors, "--model", "tiny", *small],
-        "pairs": ["finetune", "--train", str(pairs), *columns, "--model", "tiny", *small],
-    }
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from albert.tasks.kinds.base import Target
 from albert.tasks.kinds.span import Span, SpanHeadKind
 from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
 from albert.tasks.task import Task, ThresholdFrom
+from albert.training.metric_logger import DEFAULT_LOG, Log
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
@@ -119,6 +120,7 @@ def finetune(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     precision: Precision | None = None,
     workers: int = 0,
+    log: Log = DEFAULT_LOG,
     on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
 ) -> "FinetuneResult":
@@ -200,6 +202,8 @@ def finetune(
         micro_batch_tokens: Tokens in one pass through the model; fewer need less memory and change no result.
         precision: When not set, bf16 on a GPU that supports it, otherwise fp32.
         workers: Number of processes that make batches.
+        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
+            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
     """
     options = dict(locals())
     given = changed_parameters(finetune, options)
@@ -258,6 +262,7 @@ def finetune(
         device=device,
         precision=precision,
         workers=workers,
+        log=log,
         freeze_encoder=freeze_encoder,
         distillation=distillation,
         page_examples=page_examples,

@@ -35,6 +35,7 @@ from albert.pretraining.recipe import (
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
+from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.record import Head, recorded_start
 from albert.training.run_folder import RunFolder
 
@@ -52,7 +53,7 @@ def pretrain(
     resize_vocabulary: bool = False,
     extend_positions: bool = False,
     drop_heads: tuple[Head, ...] = (),
-    wandb: str | None = None,
+    log: Log = DEFAULT_LOG,
     change_dropout: float | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     recipe: Annotated[PretrainingRecipe, GROUP] = RECIPES["small"],
@@ -76,7 +77,8 @@ def pretrain(
         extend_positions: With --init: replace positions that the model never reached in training by copies of the
             trained ones, in turn. Positions that it lacks always begin so.
         drop_heads: With --init: heads to initialise at random, masked_tokens or sentence_order or both.
-        wandb: Also send the curves to this project at Weights & Biases (needs the extra wandb).
+        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
+            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
         change_dropout: Resume an unfinished run with another dropout, from its newest checkpoint.
         on_start: Called after these checks with the step that the run is resumed after, None for a new run.
     """
@@ -118,7 +120,7 @@ def pretrain(
         device,
         init=start,
         change_dropout=change_dropout,
-        wandb=wandb,
+        log=log,
         replace=replace,
     )
     if world().is_first:

@@ -54,6 +54,7 @@ from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
 from albert.tasks.task import Task
 from albert.training.loop import train
+from albert.training.metric_logger import require_logger
 from albert.training.record import Run, read_record
 from albert.training.run_folder import RunFolder
 from albert.training.update import training_workers
@@ -100,6 +101,7 @@ def finetune(
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or default_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
+    require_logger(settings.log)
     with process_group(device) as ranks:
         # The encoder, with a head.
         settings = resolve_settings(task, start, settings, record)

@@ -22,6 +22,7 @@ from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
 from albert.tasks.kinds.regression import Score
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.task import Task, ThresholdFrom
+from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.record import finetuning_fingerprint
 
 
@@ -40,6 +41,7 @@ class FinetuningSettings:
         class_weights: "balanced" weights each class, label or tag in the loss by its inverse frequency.
         optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
         precision: None: bf16 on a GPU, fp32 on a CPU.
+        log: where the curves go, beside the journal.
         freeze_encoder: train only pooler and head.
         distillation: a teacher.
         page_examples: at most so many rows of the development set are written to `examples.json`.
@@ -65,6 +67,7 @@ class FinetuningSettings:
     device: str = "auto"
     precision: Precision | None = None
     workers: int = 0
+    log: Log = DEFAULT_LOG
     freeze_encoder: bool = False
     distillation: Distillation | None = None
     page_examples: int = 5

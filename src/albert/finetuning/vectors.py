@@ -48,6 +48,7 @@ from albert.tasks.metrics import spearman
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
 from albert.training.loop import train
+from albert.training.metric_logger import require_logger
 from albert.training.record import Run, finetuning_fingerprint
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Sums, training_workers
@@ -311,6 +312,7 @@ def finetune_vectors(
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or default_precision(device)
     compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
+    require_logger(settings.log)
     with process_group(device) as ranks:
         # The encoder, and everything that is read: bad input leaves no directory behind.
         started, plan = start_encoder(start, RECIPE, changes, settings, len(texts.texts))

@@ -16,6 +16,7 @@ from albert.runtime.environment import Ranks
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import read_versioned
 from albert.training.logging import TrainingPlan
+from albert.training.metric_logger import Log
 from albert.training.run_folder import RunFolder
 from albert.training.self_check import check_attention_kernel
 from albert.training.work import Work
@@ -35,10 +36,12 @@ class FinetuningWork(Work):
     optimizer_recipe: OptimizerRecipe = field(init=False)
     optimizer: Optimizer = field(init=False)
     evaluates: bool = field(init=False)
+    log: Log = field(init=False)
 
     def __post_init__(self) -> None:
         self.optimizer_recipe = optimizer_of(self.settings, self.plan.recipe)
         self.optimizer = build_optimizer(self.optimizer_recipe, self.module)
+        self.log = self.settings.log
         self.evaluates = self.settings.evaluation_interval is not None
 
     @property

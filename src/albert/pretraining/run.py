@@ -35,13 +35,14 @@ from albert.runtime.distributed import (
     sum_over_ranks,
     wait_for_all,
 )
-from albert.runtime.environment import Ranks, lazy_import, world
+from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import FEW_TOKENS, TokenCorpus, few_tokens
 from albert.training.logging import TrainingResult
 from albert.training.loop import is_finished, train
+from albert.training.metric_logger import DEFAULT_LOG, Log, require_logger
 from albert.training.record import (
     Run,
     StartRecord,
@@ -95,7 +96,7 @@ def pretrain(
     *,
     init: Init | None = None,
     change_dropout: float | None = None,
-    wandb: str | None = None,
+    log: Log = DEFAULT_LOG,
     replace: bool = False,
 ) -> PretrainingResult:
     """Pre-train a model, or resume the run in `output`; a finished run continues if the recipe now allows more.
@@ -105,18 +106,18 @@ def pretrain(
         init: a trained model to start from instead of random weights. Not needed on resuming; if given, it must be the
             model that the run was started from.
         change_dropout: resume with this dropout from the newest checkpoint on; the run's recipe records the change.
-        wandb: a project at Weights & Biases to send the curves to.
+        log: where the curves go, beside the journal.
         replace: remove an earlier run in `output` after all checks, and begin anew.
 
     Raises:
         CannotCreate: with `replace`, `output` is not a run, is in use, or contains the corpus or the model.
-        Unavailable: wandb is requested and not installed.
+        Unavailable: the library of `log` is not installed.
         InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or the weights of `init` do not
             fit the recipe.
         DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
         Diverged, Stopped: see `training.loop.Training`.
     """
-    wandb_logger = None if wandb is None else lazy_import("albert.training.wandb_logger", "wandb")
+    require_logger(log)
     torch_device = pick_device(device, world().local_rank)
     with (
         deterministic_kernels(torch_device, recipe.deterministic),
@@ -161,7 +162,6 @@ def pretrain(
                 remove_run(output, [path for path in inputs if path.exists()])
             wait_for_all(ranks)
         with folder.locked(ranks.is_first):
-            loggers = []
             if ranks.is_first:
                 if start is not None and not folder.start_path.exists():
                     save_versioned(folder.start_path, start)
@@ -169,8 +169,6 @@ def pretrain(
                 check_and_save_recipe(folder, recipe)
                 for note in notes_on_data(recipe, corpora):
                     print(f"albert: note: {note}", file=sys.stderr)
-                if wandb_logger is not None:
-                    loggers = [wandb_logger.WandbLogger(folder, wandb, to_json(recipe))]
             wait_for_all(ranks)
             start = recorded_start(folder)
             identity = {"recipe": pretraining_fingerprint(recipe), "corpus": manifests}
@@ -206,7 +204,7 @@ def pretrain(
                 start=start,
                 ranks=ranks,
                 self_checks=form.checks,
-                loggers=loggers,
+                log=log,
             )
 
             # Training.

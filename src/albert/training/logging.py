@@ -1,98 +1,49 @@
-"""Training logs (journal, TensorBoard), memory and throughput, and `TrainingPlan`: how long to train, how often to log,
+"""Training logs (journal and curves), memory and throughput, and `TrainingPlan`: how long to train, how often to log,
 evaluate and save."""
 
-import logging
 import math
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import torch
 
-from albert.runtime.environment import Precision, install_command
-from albert.runtime.errors import Unavailable
-from albert.runtime.files import writing
+from albert.runtime.environment import Precision
 from albert.runtime.json_files import Journal
+from albert.training.metric_logger import DEFAULT_LOG, Log, MetricLogger, open_loggers
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
 from albert.training.update import Reaction
 
 # --------------------------------------------------------------------------------------------------------------------
-# Metrics of a run: the journal, TensorBoard and other loggers.
+# Metrics of a run: the journal and the curves.
 
-_logger = logging.getLogger(__name__)
 MACHINE_METRICS = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
 """Journal fields that differ between two runs of the same steps."""
 
 
-@runtime_checkable
-class Logger(Protocol):
-    """A service that plots metrics."""
-
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Record metrics of a step by name, for instance `train/loss`; the last record for a step wins."""
-        ...
-
-    def rewind(self, step: int) -> None:
-        """Discard what was recorded for later steps."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close."""
-        ...
-
-
-class TensorBoardLogger:
-    """TensorBoard event files in the run's folder (`tensorboard --logdir RUNS`)."""
-
-    def __init__(self, run: RunFolder, first_step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ModuleNotFoundError as error:
-            raise Unavailable("tensorboard", "is not installed", install_command("plots")) from error
-        self._open = SummaryWriter
-        self._path = str(run.tensorboard_path)
-        self._writer = self._open(self._path, purge_step=first_step + 1)
-
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Add a point to each curve."""
-        with writing(Path(self._path)):
-            for name, value in numbers.items():
-                self._writer.add_scalar(name, value, step)
-
-    def rewind(self, step: int) -> None:
-        """Start a new event file that purges later steps."""
-        self.close()
-        self._writer = self._open(self._path, purge_step=step + 1)
-
-    def close(self) -> None:
-        """Flush and close."""
-        with writing(Path(self._path)):
-            self._writer.close()
-
-
-@cache
-def _note_once(text: str) -> None:
-    _logger.warning("albert: note: %s", text)
-
-
 class Curves:
-    """Writes each event to the journal and to every logger; does nothing on ranks other than the first."""
+    """Writes each event to the journal and to a logger; does nothing on ranks other than the first.
 
-    def __init__(self, run: RunFolder, first_step: int, active: bool, more: Sequence[Logger] = ()) -> None:
+    Args:
+        settings: the record of the run, for the logger.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        first_step: int,
+        active: bool,
+        log: Log = DEFAULT_LOG,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self._journal: Journal | None = None
-        self._loggers: list[Logger] = []
+        self._loggers: list[MetricLogger] = []
         if active:
             self._journal = Journal(run.journal_path)
-            try:
-                self._loggers.append(TensorBoardLogger(run, first_step))
-            except Unavailable as error:
-                _note_once(f"no curves for TensorBoard are written, the journal has the same figures: {error}")
-            self._loggers += more
+            self._loggers = open_loggers(log, run, first_step, settings or {})
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Record an event of a step; its finite numbers become metrics named `event/…`."""
@@ -104,7 +55,7 @@ class Curves:
             for name, value in values.items()
             if isinstance(value, int | float) and math.isfinite(value)
         }
-        for logger in self._loggers:
+        for logger in self._loggers if numbers else ():
             logger.write(step, numbers)
 
     def sync(self) -> None:

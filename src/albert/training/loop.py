@@ -68,7 +68,7 @@ def train(work: Work, plan: TrainingPlan, run: Run) -> TrainingResult:
     environment = training_environment(ranks, work.device, work.module, plan.precision, work.workers)
     changes = report_environment_changes(state.circumstances, environment, ranks)
     state.circumstances = environment
-    curves = Curves(folder, state.step, active=ranks.is_first, more=work.loggers)
+    curves = Curves(folder, state.step, active=ranks.is_first, log=work.log, settings=run.record)
     if newest is None or changes:
         curves.write("circumstances", state.step, now=environment, changes=changes)
     if work.self_checks:

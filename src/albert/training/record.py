@@ -16,6 +16,7 @@ from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInp
 from albert.runtime.json_files import fingerprint_of, flatten, load_versioned, read_versioned, save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
 from albert.text.shards import TokenCorpus
+from albert.training.metric_logger import DEFAULT_LOG
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -37,7 +38,13 @@ PRETRAINING_MAY_CHANGE = (
 PRETRAINING_MAY_CHANGE_LATER_UPDATES = ("max_tokens", "max_minutes", "on_divergence", "max_rollbacks")
 """Settings of pre-training that affect later updates only; the run's record has the newest values."""
 
-FINETUNING_MAY_CHANGE = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
+FINETUNING_MAY_CHANGE = {
+    "device": "auto",
+    "workers": 0,
+    "micro_batch_tokens": 1,
+    "checkpoint_every": None,
+    "log": DEFAULT_LOG,
+}
 """Settings of fine-tuning that may change, with the values that stand for them in fingerprints."""
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from albert.training.logging import Logger
+from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.self_check import SelfCheck
 from albert.training.update import Batch, BatchSource, Sums
 
@@ -38,8 +38,8 @@ class Work(ABC):
     """Whether there is something to evaluate."""
     self_checks: Sequence[SelfCheck] = ()
     """What the paths of a GPU gave on the first micro-batch, for the journal."""
-    loggers: Sequence[Logger] = ()
-    """Beside journal and TensorBoard."""
+    log: Log = DEFAULT_LOG
+    """Where the curves go, beside the journal."""
 
     @abstractmethod
     def learning_rate(self, step: int, budget_used: float) -> float:

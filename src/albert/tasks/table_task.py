@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
-from albert.runtime.json_files import from_json, load_json, read_json_object, save_versioned, to_json
+from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
 from albert.runtime.random_streams import stream
 from albert.tasks import metrics
@@ -210,7 +210,8 @@ def read_label_names(values: Sequence[str]) -> dict[str, str]:
     if len(values) == 1 and Path(values[0]).is_file():
         path = Path(values[0])
         if path.suffix.lower() == ".json":
-            named = load_json(dict[str, str], path)
+            content = convert_value(dict[str, str | int], read_json_object(path), str(path))
+            named = {label: str(name) for label, name in content.items()}
             if all(name.isdecimal() for name in named.values()) and not any(label.isdecimal() for label in named):
                 return {name: label for label, name in named.items()}  # label2id
             return named

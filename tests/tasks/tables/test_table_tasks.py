@@ -26,7 +26,14 @@ from albert.tasks.kinds.tagging import Tags
 from albert.tasks.option_columns import infer_option_labels
 from albert.tasks.source import Row, Rows
 from albert.tasks.submission import DECLARED
-from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
+from albert.tasks.table_task import (
+    HeldOut,
+    TableTask,
+    read_label_names,
+    save_table_task,
+    table_statistics,
+    table_task_of,
+)
 
 
 def table(folder: Path, rows: list[dict], name: str = "train.jsonl") -> Path:
@@ -257,3 +264,11 @@ def test_mistakes_are_refused_in_one_line(settings, rows, kind, message, tmp_pat
     with pytest.raises(AlbertError, match=message) as error:
         read_task(task, hold_out=False).check()
     assert type(error.value) is kind and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [{"0": "no", "1": "yes"}, {"no": 0, "yes": 1}, {"no": "0", "yes": "1"}])
+def test_label_names_in_a_json_file(content, tmp_path):
+    """As id2label or label2id of transformers has them."""
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps(content))
+    assert read_label_names([str(path)]) == {"0": "no", "1": "yes"}

@@ -27,6 +27,7 @@ from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import FROZEN, ComputeOptions, model_outputs
 from albert.model.packing import PackedSequences
 from albert.runtime.environment import lazy_import
+from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.tasks.kinds.base import Target
 
@@ -212,11 +213,15 @@ def fit(
     inverse_regularisation: float,
     balanced: bool,
 ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
-    """Weight and bias of the linear head for standardised features; `balanced` weights classes by inverse frequency."""
+    """Weight and bias of the linear head for standardised features; `balanced` weights classes by inverse frequency.
+
+    On one thread: an iteration multiplies such small matrices that two threads of BLAS spend fifteen times its time
+    waiting for each other.
+    """
     options: dict[str, Any] = {"C": inverse_regularisation, "solver": "lbfgs", "max_iter": MAX_ITERATIONS}
     if balanced:
         options["class_weight"] = "balanced"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), lazy_import("threadpoolctl").threadpool_limits(1, user_api="blas"):
         warnings.simplefilter("ignore", lazy_import("sklearn.exceptions").ConvergenceWarning)
         return target.solve(features, targets, groups, options)
 
@@ -233,14 +238,17 @@ def cross_validated_losses(
     fold_of_group[stream("finetuning.frozen_head.folds", 0).permutation(len(names))] = np.arange(len(names)) % n_folds
     fold = fold_of_group[np.searchsorted(names, groups)]
     losses = dict.fromkeys(CANDIDATES, 0.0)
-    for number in range(n_folds):
-        train = fold != number
-        if not target.can_be_solved(targets[train]):
-            continue
-        for value in CANDIDATES:
-            weight, bias = fit(target, features[train], targets[train], groups[train], value, balanced)
-            outputs = features[~train] @ weight.T + bias
-            losses[value] += target.held_out_loss(outputs, targets[~train], groups[~train])
+    with progress("Choosing the regularisation", total=n_folds * len(CANDIDATES), unit="heads") as bar:
+        for number in range(n_folds):
+            train = fold != number
+            if not target.can_be_solved(targets[train]):
+                bar.advance(len(CANDIDATES))
+                continue
+            for value in CANDIDATES:
+                weight, bias = fit(target, features[train], targets[train], groups[train], value, balanced)
+                outputs = features[~train] @ weight.T + bias
+                losses[value] += target.held_out_loss(outputs, targets[~train], groups[~train])
+                bar.advance(1)
     return {value: loss / len(names) for value, loss in losses.items()}
 
 

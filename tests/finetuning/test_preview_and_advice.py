@@ -1,11 +1,13 @@
 """What is said about the rows before training, and about the scores after it."""
 
 import json
+import re
 
 import pytest
 
 import albert
 from albert.cli.main import run
+from albert.runtime.progress import Bar
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask
 from albert.text.unknown import is_english
@@ -70,3 +72,26 @@ def test_names_of_tags_say_whether_they_are_entities(pretrained, tmp_path):
     assert first["entities"] == [{"type": "PER", "start": 2, "end": 4}]
     evaluated = albert.evaluate(model=str(tmp_path / "run"), dev=tmp_path / "rows.jsonl", device="cpu")
     assert evaluated.scores["entity_f1"] == 100.0
+
+
+def test_progress_of_training_says_accuracy(pretrained, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Bar, "every", 0.0)
+    monkeypatch.setattr(Bar, "first_after", 0.0)
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"the ship {i},{'ab'[i % 2]}\n" for i in range(40)))
+    albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "run", **UNLEARNED)
+    shown = capsys.readouterr().err
+    assert re.search(r" accuracy [\d.]+% in training,", shown)
+    assert "choice" not in shown
+
+
+def test_majority_baseline_of_tags_tries_every_tag(pretrained, tmp_path):
+    """Sentences of one rare entity: its tag for every word is right there, and `O` and the frequent `I-` are not."""
+    rows = [{"tokens": ["the", "ship", "saw", "Anna"], "tags": ["B-A", "I-A", "I-A", "O"]} for _ in range(8)]
+    rows += [{"tokens": ["Anna"], "tags": ["B-C"]} for _ in range(6)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = {"train": tmp_path / "rows.jsonl", "dev": tmp_path / "rows.jsonl"}
+    result = albert.finetune(**files, model=pretrained, output=tmp_path / "run", **UNLEARNED)
+    assert result.baseline is not None
+    found = 8 * 4 + 6  # `B-C` for every word is an entity for each of them
+    assert result.baseline["entity_f1"] == pytest.approx(100 * 2 * 6 / (found + 14))
+    assert result.baseline["entity_recall"] == pytest.approx(100 * 6 / 14)

@@ -68,12 +68,14 @@ class MetricSums:
         return {"loss": sum(means.values()), **means, **accuracies, **rates}
 
     def note(self) -> str:
-        """Text for the progress bar: "loss 4.213, masked tokens 31.8% in training, 9,120 tokens/s"."""
+        """Text for the progress bar: "loss 4.213, masked tokens 31.8% in training, 9,120 tokens/s"; of a
+        task, which has one loss, "accuracy 95.6% in training"."""
         line = self.line()
         first = next((name for name in line if name.endswith("_accuracy")), None)
         accuracy = ""
         if first is not None:
-            accuracy = f" {first.removesuffix('_accuracy').replace('_', ' ')} {line[first]:.1%} in training,"
+            what = first.removesuffix("_accuracy").replace("_", " ") if len(self.counts) > 1 else "accuracy"
+            accuracy = f" {what} {line[first]:.1%} in training,"
         return f"loss {line['loss']:.3f},{accuracy} {line['tokens_per_second']:,.0f} tokens/s"
 
 

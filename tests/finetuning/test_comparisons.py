@@ -14,6 +14,7 @@ import albert
 from albert.cli.main import run
 from albert.finetuning.comparisons import folds_of
 from albert.finetuning.data import balanced_weights
+from albert.finetuning.evaluation import MAJORITY, advice
 from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
@@ -261,3 +262,30 @@ def test_comparisons_are_not_combined(keywords, table, pretrained, tmp_path):
         albert.finetune(
             train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", **keywords | files
         )
+
+
+def test_macro_f1_selects_and_the_advice_looks_at_every_score_of_the_test_set(pretrained, tmp_path, capsys):
+    """Classes of 77, 17 and 6 %; the words say which, so that the linear model knows them all."""
+    names = [("lost", 6), ("late", 17), ("fine", 77)]
+    rows = [f"the {NOUNS[at]} {PLAIN_WORDS[i % 8]} {i},{name}" for at, (name, n) in enumerate(names) for i in range(n)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows * 2) + "\n")
+    files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "rows.csv", "test": tmp_path / "rows.csv"}
+    result = albert.finetune(**files, model=pretrained, output=tmp_path / "run", **UNLEARNED)
+    assert "only 6.0% of the rows have the label 'lost'" in capsys.readouterr().err
+    assert list(result.scores) == ["macro_f1", "accuracy"]
+    assert result.report["selection"]["metric"] == "macro_f1"
+    advised = result.report["advice"]
+    assert advised.startswith("macro_f1") and "--class-weights balanced" in advised
+    assert "; accuracy" in advised and advised.count("on the test set does not beat") == 2
+
+
+def test_advice_looks_at_scores_that_do_not_decide():
+    linear = "TF-IDF with logistic regression"
+    simpler = {MAJORITY: {"accuracy": 77.0, "macro_f1": 29.0}, linear: {"accuracy": 87.0, "macro_f1": 63.7}}
+    text = advice({"accuracy": 88.0, "macro_f1": 61.8}, simpler)
+    assert text is not None
+    assert text.startswith(f"macro_f1 61.80 does not beat {linear} (63.70), although accuracy does: use {linear}")
+    assert advice({"accuracy": 88.0, "macro_f1": 64.0}, simpler) is None
+    on_test = {"accuracy": 88.0, "macro_f1": 64.0, "accuracy/test": 88.0, "macro_f1/test": 61.8}
+    simpler[linear] |= {"accuracy/test": 87.0, "macro_f1/test": 63.7}
+    assert "macro_f1 61.80 on the test set does not beat" in (advice(on_test, simpler) or "")

@@ -366,6 +366,35 @@ def deciding_score(scores: Mapping[str, float | None], simpler: Mapping[str, Map
     return name + where if name + where in scores else name
 
 
+PARTS_OF_SCORES = ("precision", "recall", "thresh", "best_", "entity_f1_")
+"""In the names of scores that say little without another one."""
+
+
+def scores_not_beaten(
+    scores: Mapping[str, float | None], simpler: Mapping[str, Mapping[str, float | None]]
+) -> dict[str, dict[str, float | None]]:
+    """The scores of a model that are not better than those of simpler models, which are the values: the
+    `deciding_score` first, then all others that are printed of the same rows. The majority baseline counts for the
+    deciding score alone: of any other one, the best constant answer may be of no use."""
+    deciding = deciding_score(scores, simpler)
+    where = TEST if deciding.endswith(TEST) else ""
+    found = {}
+    for name in dict.fromkeys((deciding, *scores)):
+        in_part = name != deciding and any(part in name for part in PARTS_OF_SCORES)
+        if in_part or name.endswith(TEST) != bool(where) or name not in scores:
+            continue
+        rivals: dict[str, float | None] = {}
+        for rival in (MAJORITY, FROZEN, *simpler):
+            if name in simpler.get(rival, {}) and (name == deciding or rival != MAJORITY):
+                rivals[rival] = simpler[rival][name]
+        if MAJORITY in rivals:
+            rivals[MAJORITY] = rivals[MAJORITY] or 0.0  # the correlation with a constant is undefined
+        ahead = {rival: value for rival, value in rivals.items() if not is_beaten(name, scores[name], value)}
+        if ahead:
+            found[name] = ahead
+    return found
+
+
 def advice(
     scores: Mapping[str, float | None],
     simpler: Mapping[str, Mapping[str, float | None]],
@@ -374,8 +403,7 @@ def advice(
     is_weighted: bool = False,
     step: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Which model to use, and what to try, if the `deciding_score` is not better than those of simpler models, else
-    None.
+    """Which model to use, and what to try, if a score is not better than those of simpler models, else None.
 
     Args:
         scores: see `all_scores`.
@@ -384,25 +412,28 @@ def advice(
         is_weighted: whether classes were weighted.
         step: a `next_step`.
     """
-    name = deciding_score(scores, simpler)
-    score = scores.get(name)
-    rivals: dict[str, float | None] = {}
-    for rival in (MAJORITY, FROZEN, *simpler):
-        if name in simpler.get(rival, {}):
-            rivals[rival] = simpler[rival][name]
-    if MAJORITY in rivals:
-        rivals[MAJORITY] = rivals[MAJORITY] or 0.0  # the correlation with a constant is undefined
-    ahead = {rival: value for rival, value in rivals.items() if not is_beaten(name, score, value)}
-    if not ahead:
+    found = scores_not_beaten(scores, simpler)
+    if not found:
         return None
-    names = [f"{rival if 'TF-IDF' in rival else f'the {rival}'} ({format_score(ahead[rival])})" for rival in ahead]
+    deciding = deciding_score(scores, simpler)
+    name, ahead = next(iter(found.items()))
+    where = TEST if name.endswith(TEST) else ""
+    on_test = " on the test set" if where else ""
+    clauses = []
+    for each, rivals in found.items():
+        names = [f"{named(rival)} ({format_score(rivals[rival])})" for rival in rivals]
+        shown = f"{each.removesuffix(TEST)} {format_score(scores[each])}{on_test}"
+        clauses.append(f"{shown} does not beat {' or '.join(names)}")
+    said = "; ".join(clauses)
+    if name != deciding:
+        said += f", although {deciding.removesuffix(TEST)} does"
     best = next(iter(ahead))
     for rival in ahead:
         best = rival if is_better(name, ahead[rival], ahead[best]) else best
-    use = f"use {best if 'TF-IDF' in best else f'the {best}'} for such rows" + (" (--frozen)" if best == FROZEN else "")
-    where = TEST if name.endswith(TEST) else ""
+    use = f"use {named(best)} for such rows" + (" (--frozen)" if best == FROZEN else "")
     mostly_one = (simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0) >= MOSTLY_ONE_CLASS
-    weights = "--class-weights balanced, " if mostly_one and not is_weighted else ""
+    by_f1 = deciding.startswith(("f1 (", "macro_f1"))
+    weights = "--class-weights balanced, " if (mostly_one or by_f1) and not is_weighted else ""
     if is_frozen:
         remedy = ("try " + weights + "or " if weights else "") + "fine-tune the whole model, without --frozen"
     elif step is not None:
@@ -410,11 +441,15 @@ def advice(
     else:
         remedy = f"try {weights}more --epochs, another --learning-rate, or a larger --model"
     if mostly_one and next(iter(scores)) == "accuracy":
-        chosen = "f1" if name.startswith("f1") else "macro_f1"
+        chosen = "f1" if deciding.startswith("f1") else "macro_f1"
         remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
     remedy = remedy if best == MAJORITY else f"{use}, or {remedy}"
-    shown = f"{name.removesuffix(TEST)} {format_score(score)}" + (" on the test set" if where else "")
-    return f"{shown} does not beat {' or '.join(names)}: {remedy}"
+    return f"{said}: {remedy}"
+
+
+def named(model: str) -> str:
+    """A simpler model inside a sentence."""
+    return model if "TF-IDF" in model else f"the {model}"
 
 
 LARGE_GAP = 10.0

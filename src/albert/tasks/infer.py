@@ -448,22 +448,33 @@ def _with_labels(
 
 MOSTLY_ONE_CLASS = 0.8
 """The share of the most frequent class from which on accuracy says little, so that F1 chooses the best evaluation."""
+RARE_CLASS = 0.5
+"""A class is rare, so that F1 chooses, too, if its share is below this part of that of equally frequent classes."""
+MIN_RARE_ROWS = 10
+"""A class with fewer rows does not count as rare: its F1 is that of a few rows."""
 
 
 def _with_metrics_of_rare_classes(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
     """The task with F1 of the rare class, or macro F1 of several classes, as its first score if one class has most of
-    the rows."""
+    the rows or another one is rare."""
     keys = Counter[str]()
     for label, count in counts.items():
         keys[label_key(label)] += count
     labels = task.labels or ()
     most = max(labels, key=lambda label: keys[label_key(label)])
-    share = keys[label_key(most)] / max(1, keys.total())
-    if share < MOSTLY_ONE_CLASS or task.positive == most:
+    total = max(1, keys.total())
+    share = keys[label_key(most)] / total
+    counted = [label for label in labels if keys[label_key(label)] >= MIN_RARE_ROWS]
+    rarest = min(counted, key=lambda label: keys[label_key(label)], default=most)
+    share_of_rarest = keys[label_key(rarest)] / total
+    has_rare = share_of_rarest < RARE_CLASS / max(1, len(labels))
+    if (share < MOSTLY_ONE_CLASS and not has_rare) or task.positive == most:
         return task
     names = ("f1", "accuracy", "macro_f1") if len(labels) == 2 else ("macro_f1", "accuracy")
     what = f"f1 of {task.positive}" if len(labels) == 2 else "macro_f1"
     why = f"{share:.0%} of the rows have the label {most!r}, so that accuracy says little"
+    if share < MOSTLY_ONE_CLASS:
+        why = f"only {share_of_rarest:.1%} of the rows have the label {rarest!r}, of which accuracy says little"
     inferred.append(Inferred("best is by", what, why, f"--metrics accuracy {names[0]}"))
     return replace(task, metrics=names)
 

@@ -135,6 +135,7 @@ class Predictor:
         threshold: float | None = None,
     ) -> None:
         self.name = str(opened.directory)
+        self.directory = opened.directory.absolute()
         self.config = opened.config
         self.extra = opened.extra
         self.loading_report = opened.loading_report
@@ -282,7 +283,7 @@ class Predictor:
         """Whether the model was fine-tuned on pairs of texts; None if unknown."""
         if isinstance(self.network, AlbertForPairClassification):
             return True
-        table_task = table_task_of(Path(self.name))
+        table_task = table_task_of(self.directory)
         if table_task is not None:
             return table_task.pair is not None
         if ACTIVATION_KEY in self.extra:
@@ -293,7 +294,7 @@ class Predictor:
     @cached_property
     def columns(self) -> dict[str, str]:
         """The columns of the table that the model was trained on, by what they are used for; empty if unknown."""
-        task = table_task_of(Path(self.name))
+        task = table_task_of(self.directory)
         if task is None:
             return {}
         text = task.spans[0] if task.spans is not None else task.text or task.words

@@ -220,7 +220,6 @@ _EMBEDDINGS = "albert.embeddings."
 _WORDS = _EMBEDDINGS + "word_embeddings.weight"
 _POSITIONS = _EMBEDDINGS + "position_embeddings.weight"
 _TYPES = _EMBEDDINGS + "token_type_embeddings.weight"
-_NORM = (_EMBEDDINGS + "layer_norm.weight", _EMBEDDINGS + "layer_norm.bias")
 _PROJECTION = (_EMBEDDINGS + "projection.weight", _EMBEDDINGS + "projection.bias")
 _DECODER_BIAS = "predictions.bias"
 _WIDTHS = ("embedding_size", "hidden_size", "intermediate_size")

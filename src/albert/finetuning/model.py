@@ -290,8 +290,6 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
 # --------------------------------------------------------------------------------------------------------------------
 # A fine-tuned model directory, opened for a task.
 
-_ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
-
 
 @dataclass(frozen=True)
 class OpenedForTask:

@@ -13,7 +13,6 @@ from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_lo
 from albert.tasks.kinds.tagging import tag_features
 from albert.text.huggingface import wordpiece_tokenizer
 
-
 LETTERS = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
 LETTERS.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
 

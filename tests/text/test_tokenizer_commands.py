@@ -170,3 +170,40 @@ def test_training_warns_if_many_accents_are_dropped(tokenizer, tmp_path, capsys,
     notes = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
     assert len(notes) == (note is not None)
     assert all(re.match(note, printed) for printed in notes)
+
+
+DOTLESS = (
+    r"note: I becomes i, not ı, and İ becomes {}: letters are not lower-cased by the rules of {}; keep capitals, or "
+)
+
+
+@pytest.mark.parametrize(
+    ("language", "flags", "dotted"),
+    [
+        ("tr", [], "i"),
+        ("az", ["--keep-accents"], "i and a combining dot"),
+        ("tr-TR", [], "i"),
+        ("az_Latn", [], "i"),
+        ("crh", [], "i"),
+        ("tr", ["--no-lower-case"], None),
+        ("tg", [], None),
+        ("en", [], None),
+    ],
+)
+def test_a_note_says_that_dotless_letters_are_lower_cased_as_in_english(tmp_path, capsys, language, flags, dotted):
+    """`tokenizer train` and `prepare`; the ids are those of transformers, which knows no languages."""
+    text = "IĞDIR ve İZMİR ıslak, ilk ve son. " + "Bu bir deneme metnidir, başka bir şey değildir. "
+    (tmp_path / "a.txt").write_text(text * 30, encoding="utf-8")
+    corpus = [str(tmp_path / "a.txt"), "--language", language]
+    vocabulary = ["--output", str(tmp_path / "words"), "--vocab-size", "42", *flags]
+    assert run_albert(["tokenizer", "train", *corpus, *vocabulary]) == 0
+    prepared = ["--output", str(tmp_path / "corpus"), "--tokenizer", str(tmp_path / "words")]
+    trained_note = capsys.readouterr().err
+    assert run_albert(["prepare", *corpus, *prepared]) == 0
+    for printed in (trained_note, capsys.readouterr().err):
+        notes = [line for line in printed.splitlines() if "lower-cased" in line]
+        assert len(notes) == (dotted is not None)
+        assert all(note.startswith(DOTLESS.format(dotted, language)) for note in notes)
+    ids = load_tokenizer(tmp_path / "words")
+    if dotted is not None:
+        assert ids.encode("IĞDIR") == ids.encode("iğdir") != ids.encode("ığdır")

@@ -1,6 +1,7 @@
 """`albert prepare` and `albert.prepare`: text and a tokenizer to token shards."""
 
 import shlex
+import sys
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,6 +107,7 @@ def prepare(
     if slurm != SLURM and engine != "slurm":
         raise UsageError("--partition, --time, --memory-gb", "require --engine slurm", "add it, or leave them out")
     with imports():
+        from albert.text.normalization import lower_case_note
         from albert.text.prepare import prepare as prepare_corpus
         from albert.text.tokenizer_loading import load_tokenizer
 
@@ -119,9 +121,13 @@ def prepare(
         duplicates=duplicates,
         shard_bytes=round(shard_megabytes * 1e6),
     )
+    loaded = load_tokenizer(tokenizer)
+    note = lower_case_note(text.language, loaded.lower_case, loaded.keep_accents)
+    if note is not None:
+        print(f"note: {note}", file=sys.stderr)
     report = prepare_corpus(
         [Path(path) for path in corpus],
-        load_tokenizer(tokenizer),
+        loaded,
         output,
         settings,
         workers=workers,

@@ -63,6 +63,7 @@ def train(
     """
     with imports():
         from albert.text.corpus import find_corpus_files, read_corpus
+        from albert.text.normalization import lower_case_note
         from albert.text.readers import CorpusReport, Reading
         from albert.text.sentencepiece import (
             TrainingReport,
@@ -99,6 +100,9 @@ def train(
             if accents >= MANY_ACCENTS:
                 what = f"of every million characters, {accents:,} accents and vowel signs are dropped"
                 print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+        note = lower_case_note(text.language, lower_case, keep_accents)
+        if note is not None:
+            print(f"note: {note}", file=sys.stderr)
         trained = train_on_documents(documents, settings, used)
         trained.save(directory)
     read.lines = used.lines

@@ -4,8 +4,8 @@ White space is collapsed, ``` `` ``` and ``''`` become ``"``, compatibility char
 dropped, letters lower-cased, as in the reference before SentencePiece (Lan et al. 2019, appendix). Each step maps
 single characters or short runs, so offsets into the original text are exact.
 
-With accents kept, letters are lower-cased first and compatibility characters decomposed afterwards, because SentencePiece
-does the latter: "№" becomes "No". So it is in the reference, in `tokenizer.json` and in transformers.
+With accents kept, letters are lower-cased first and compatibility characters decomposed afterwards, because
+SentencePiece does the latter: "№" becomes "No". So it is in the reference, in `tokenizer.json` and in transformers.
 """
 
 import re
@@ -21,6 +21,8 @@ _QUOTE_PAIR = re.compile("``|''")
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 REPLACEMENT_CHARACTER = "\ufffd"
+_TWO_LETTERS_I = ("tr", "az", "crh", "gag")
+"""Turkish, Azerbaijani, Crimean Tatar and Gagauz: the small letter of I is ı, that of İ is i."""
 
 
 class NormalizedText(NamedTuple):
@@ -148,3 +150,15 @@ def character_table(lower_case: bool, keep_accents: bool, compatibility: bool) -
 def _lowered(characters: str) -> str:
     """One character at a time, so that a final sigma becomes σ, as in the `tokenizers` library."""
     return "".join(character.lower() for character in characters)
+
+
+def lower_case_note(language: str, lower_case: bool, keep_accents: bool) -> str | None:
+    """What to know of lower-casing in a language (ISO 639 code); None if its letters have the usual small ones.
+
+    Letters are lower-cased in the same way in all languages, as in the reference, in `tokenizers` and in transformers.
+    """
+    if not lower_case or re.split("[-_]", language.lower())[0] not in _TWO_LETTERS_I:
+        return None
+    dotted = "i and a combining dot" if keep_accents else "i"
+    what = f"I becomes i, not ı, and İ becomes {dotted}: letters are not lower-cased by the rules of {language}"
+    return f"{what}; keep capitals, or lower-case the text first"

@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.refusals import refusal
 from tests.text.helpers import texts
-from transformers import AutoTokenizer, BertTokenizer
+from transformers import AutoTokenizer, BertTokenizer, RobertaConfig, RobertaForMultipleChoice
 
+import albert
 from albert.inference.abilities.fill_mask import encode_with_masks
 from albert.inference.texts import encode_texts
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, text_features
+from albert.tasks.kinds.choice import option_features
+from albert.tasks.kinds.tagging import tag_features
 from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -243,6 +247,56 @@ def test_a_mask_takes_the_blank_before_it(foreign):
     expected = theirs("The <mask> fox")["input_ids"]
     for text in ("The [MASK] fox", "The <mask> fox"):
         assert encode_with_masks(ours, [text], 100)[0].tolist() == expected
+
+
+def test_a_mask_takes_the_blank_before_it_in_older_files_too(foreign, tmp_path):
+    """As in `tokenizer.json`; transformers 5 has a piece for that blank where it opens vocab.json alone."""
+    expected = AutoTokenizer.from_pretrained(foreign["bpe"])
+    tokenizers.Tokenizer.from_file(str(foreign["bpe"] / "tokenizer.json")).model.save(str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
+    ours = load_tokenizer(tmp_path)
+    for text in ("The <mask> fox", "<mask> fox", "The<mask>fox", "The <mask>.", "The  <mask>", "The <mask> <mask> fox"):
+        assert encode_with_masks(ours, [text], 100)[0].tolist() == expected(text)["input_ids"]
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path)("The <mask> fox")["input_ids"]
+        != expected("The <mask> fox")["input_ids"]
+    )
+
+
+def test_blanks_around_options_are_dropped(foreign, tmp_path):
+    """Byte-level pieces would hold them; in training and in answers."""
+    shutil.copytree(foreign["bpe"], tmp_path, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    kinds = {"vocab_size": 400, "max_position_embeddings": 66, "type_vocab_size": 1, "initializer_range": 0.5}
+    RobertaForMultipleChoice(RobertaConfig(**sizes, **kinds)).save_pretrained(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    model = albert.load(tmp_path, precision="fp32")
+    context = "The quick fox jumps over the dog;"
+    for question in ("", "isn't it?", "The _ fox"):
+        plain = model.choose(context, ["quick fox", "café"], question)
+        spaced = model.choose(context, [" quick fox", "café  \n"], question)
+        assert [entry["score"] for entry in spaced] == [entry["score"] for entry in plain]
+    example_of_table = Example("0", "x:1", ("", context), 0, options=(" quick fox ", "café"))
+    features = option_features([example_of_table], model.tokenizer, 64, 32)
+    expected = theirs([context, context], ["quick fox", "café"])["input_ids"]
+    assert [features.sequences.token_ids(number).tolist() for number in (0, 1)] == expected
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece"])
+def test_a_word_without_pieces_is_unknown_in_a_tagger(families, kind):
+    """It has a tag, as every word; transformers leaves it out. All other words have the same pieces."""
+    ours, theirs = families[kind]
+    words = ["The", "\u0301", "quick", "\u200b", "fox"]
+    found = tag_features([words], ours, 64)
+    expected = theirs(words, is_split_into_words=True)
+    ids = found.sequences.token_ids(0).tolist()
+    assert found.counts["words_without_pieces"] == 2
+    assert [number for number in ids if number != ours.unk_id] == [
+        number for number in expected["input_ids"] if number != ours.unk_id
+    ]
+    assert [ids[place] for place in found.first_pieces[[1, 3]]] == [ours.unk_id] * 2
+    assert {1, 3}.isdisjoint(expected.word_ids())
 
 
 def test_words_of_a_sentence_stand_after_blanks(foreign):

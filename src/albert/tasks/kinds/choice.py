@@ -193,7 +193,11 @@ class Option(Target):
 
 
 def question_with_option(question: str, option: str) -> str:
-    """The question with every blank `_` replaced by the option, or followed by it."""
+    """The question with every blank `_` replaced by the option, or followed by it.
+
+    Blanks around the option are dropped: byte-level pieces would hold them.
+    """
+    option = option.strip()
     return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
 
 

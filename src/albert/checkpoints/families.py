@@ -1,7 +1,7 @@
 """The families of models that are a BERT inside, and their names of tensors, classes and settings (`names.toml`)."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
@@ -37,9 +37,9 @@ class Family:
         sentence_head: what the sentence head of its pre-training class predicts; None: it has none.
         has_pooler: whether its class without a head has one.
         has_embedding_size: whether its embeddings may have another width than its layers.
-        head_activation: the one that its heads have whatever `hidden_act` is; None: they have that one.
         first_position: rows of the position table before the first position.
         config: our keys of `config.json` -> its own.
+        aliases: our keys that its class takes, too, and prefers to its own.
         defaults: what its configuration takes where `config.json` says nothing.
         fixed: our settings that its `config.json` does not have.
         written: keys of `config.json` with a fixed value.
@@ -58,9 +58,9 @@ class Family:
     sentence_head: Literal["sop", "nsp"] | None = None
     has_pooler: bool = True
     has_embedding_size: bool = False
-    head_activation: str | None = None
     first_position: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    aliases: Sequence[str] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     written: Mapping[str, Any] = field(default_factory=dict)

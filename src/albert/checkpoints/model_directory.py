@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints.card import CARD_NAME, BaseModel, Card, WrittenModel, model_card
+from albert.checkpoints.config_keys import NOT_CARRIED, require_needed_values
 from albert.checkpoints.cross_encoders import (
     ACTIVATION_KEY,
     activation_keys,
@@ -95,6 +96,7 @@ _PLAIN = {"model_type": "albert"}
 _MATCHING = {"model_type": "albert_match", "attn_implementation": "match_embedding"}
 _TYPES = (_PLAIN, _MATCHING)
 _NOT_CARRIED = {
+    *NOT_CARRIED,
     SENTENCE_KEY,
     ACTIVATION_KEY,
     QUANTIZATION_KEY,
@@ -204,9 +206,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             raise InvalidConfiguration(path, "has no model_type", remedy)
         what = OTHER_FAMILIES.get(str(kind), f"a model of type {kind!r}")
         raise InvalidConfiguration(path, f"describes {what}: it is no BERT inside", f"families that open: {titles}")
-    scheme = content.get("position_embedding_type") or "absolute"
-    if scheme != "absolute":
-        raise InvalidConfiguration(f"{path}: position_embedding_type", f"is {scheme!r}, only 'absolute' is supported")
+    require_needed_values(content, family, _stated_class(content, family, path), path)
     code = content.get("auto_map")
     if isinstance(code, dict) and any(str(name).startswith("AutoModel") for name in code):
         remedy = "if its weights are those of the class of transformers, remove auto_map"
@@ -217,7 +217,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         values = dict(family.defaults) | {key: content[key] for key in _FIELDS if key in content}
         values["family"] = "albert"
     else:
-        values = _values_of_family(content, family, path)
+        values = _values_of_family(content, family)
     if "segment_types" not in values and values["type_vocab_size"] != 1:
         values["segment_types"] = gives_token_types(directory)
     if values.get("classifier_dropout_prob") is None:  # as in transformers
@@ -246,8 +246,6 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             extra["id2label"] = {int(index): str(label) for index, label in labels.items()}
         except (AttributeError, ValueError) as error:
             raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error
-    if not isinstance(extra.get("architectures") or [], list):
-        raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     if extra.get("architectures"):
         extra["architectures"] = [_our_class(str(extra["architectures"][0]), family, extra)]
     if activation is not None:
@@ -258,31 +256,27 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     return config, extra
 
 
-def _values_of_family(content: Mapping[str, Any], family: Family, path: Path) -> dict[str, Any]:
+def _values_of_family(content: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Our settings of a model of another family than ALBERT, by the keys of its `config.json`."""
-    for key in ("is_decoder", "add_cross_attention"):
-        if content.get(key):
-            raise InvalidConfiguration(f"{path}: {key}", "is true: the model is a decoder", "an encoder is needed")
-    if content.get("pruned_heads"):
-        why = "names heads that were removed, which is not supported"
-        raise InvalidConfiguration(f"{path}: pruned_heads", why)
     named = {family.config.get(name, name): name for name in _FIELDS if name not in (*_ONLY_ALBERT, "family")}
     values: dict[str, Any] = {"classifier_dropout_prob": None} | dict(family.defaults)
     values |= {ours: content[theirs] for theirs, ours in named.items() if theirs in content}
+    values |= {ours: content[ours] for ours in family.aliases if ours in content}
     values |= dict(family.fixed) | {"family": family.name, "sharing": "none", "num_hidden_groups": 1}
     values["embedding_size"] = values["hidden_size"]
     if family.has_embedding_size:
         values["embedding_size"] = content.get("embedding_size", family.defaults["embedding_size"])
-    if family.head_activation is not None and values["hidden_act"] not in (family.head_activation, "gelu_python"):
-        why = f"is {values['hidden_act']!r}, {family.title} has {family.head_activation!r} in its heads"
-        raise InvalidConfiguration(f"{path}: hidden_act", why)
-    if family.first_position:
-        if content.get("pad_token_id", family.written["pad_token_id"]) != family.first_position - 1:
-            why = f"is {content['pad_token_id']!r}: positions begin after it, in {family.title} at 2"
-            raise InvalidConfiguration(f"{path}: pad_token_id", why)
-        if isinstance(values["max_position_embeddings"], int):
-            values["max_position_embeddings"] -= family.first_position
+    if family.first_position and isinstance(values["max_position_embeddings"], int):
+        values["max_position_embeddings"] -= family.first_position
     return values
+
+
+def _stated_class(content: Mapping[str, Any], family: Family, path: Path) -> str | None:
+    """The class in `config.json`, by our name; None if it names none."""
+    names = content.get("architectures") or []
+    if not isinstance(names, list):
+        raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
+    return family.our_class(str(names[0])) if names else None
 
 
 _PRETRAINING_ALIASES = {"AlbertForNextSentencePrediction": "AlbertForPreTraining"}

@@ -17,13 +17,16 @@ from albert.checkpoints.model_directory import open_model, read_config
 from albert.cli.main import run
 from albert.finetuning import frozen_head
 from albert.finetuning.data import prepare_split
-from albert.finetuning.evaluation import ComputeOptions, evaluate_model
+from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.frozen_head import solve_head
 from albert.finetuning.model import start_model
 from albert.finetuning.run import finetune, task_batches
 from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.selection import BestModel
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.files import new_directory
+from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar
 from albert.tasks.custom import read_task
 from albert.tasks.kinds.classification import Choice
@@ -240,3 +243,42 @@ def test_choice_of_the_regularisation_shows_its_progress(classes, pretrained, tm
     command = ["finetune", "--train", str(classes), "--model", str(pretrained), "--frozen", "--device", "cpu"]
     assert run([*command, "--output", str(tmp_path / "run")]) == 0
     assert "Choosing the regularisation: 40/40 heads" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The solved head is a candidate of the selection.
+
+
+def test_run_never_ends_below_its_own_probe(classes, start, tmp_path, interrupted, also_untrained):
+    task = read_task(TableTask(train=classes, text="text", label="label")).check().task
+    settings = FinetuningSettings(device="cpu", checkpoint_every=2, select="best", evaluate_every=2)
+    changes = RecipeChanges(steps=6, batch_size=4, max_length=16, learning_rate=0.5)
+    whole = finetune(task, start, Path(), tmp_path / "whole", changes, settings)
+    events = read_journal(tmp_path / "whole/journal.jsonl")
+    later = [event["accuracy"] for event in events if event["event"] == "evaluation"]
+    probe = whole.report["frozen_head"]["scores"]
+    assert len(later) == 3 and max(later) < probe["accuracy"]  # so large a rate destroys the model
+    assert whole.scores == probe
+    selection = whole.report["selection"]
+    assert (selection["step"], selection["evaluations"]) == (0, 4)
+    assert "which fine-tuning did not improve" in selection["note"]
+    assert evaluate_directory(task, str(tmp_path / "whole"), Path(), device="cpu").scores == probe
+    assert whole.report["advice"] is not None and "frozen" not in whole.report["advice"].partition(":")[2]
+    for name, after in (("before a checkpoint", 1), ("after a checkpoint", 4)):
+        with interrupted(after):
+            finetune(task, start, Path(), tmp_path / name, changes, settings)
+        resumed = finetune(task, start, Path(), tmp_path / name, changes, settings)
+        assert weights_of(resumed) == weights_of(whole)
+        assert resumed.report["selection"] == selection
+
+
+def test_evaluation_that_equals_the_probe_takes_its_place(tmp_path):
+    best = BestModel(tmp_path / "best")
+    with new_directory(best.directory, replace=True) as directory:
+        best.write_score(directory, {"accuracy": 80.0}, is_probe=True)
+    assert not best.is_improved_by({"accuracy": 79.0})
+    assert not best.is_improved_by({"accuracy": None})
+    assert best.is_improved_by({"accuracy": 80.0})
+    with new_directory(best.directory, replace=True) as directory:
+        best.write_score(directory, {"accuracy": 80.0})
+    assert not best.is_improved_by({"accuracy": 80.0})

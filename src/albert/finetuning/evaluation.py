@@ -402,6 +402,7 @@ def advice(
     is_frozen: bool = False,
     is_weighted: bool = False,
     step: Mapping[str, str] | None = None,
+    is_probe: bool = False,
 ) -> str | None:
     """Which model to use, and what to try, if a score is not better than those of simpler models, else None.
 
@@ -411,9 +412,12 @@ def advice(
         is_frozen: whether the scored model is the frozen one with a linear head itself.
         is_weighted: whether classes were weighted.
         step: a `next_step`.
+        is_probe: whether fine-tuning did not improve on the head solved on frozen features, so that it is the result.
     """
-    found = scores_not_beaten(scores, simpler)
+    found = scores_not_beaten(scores, {name: own for name, own in simpler.items() if name != FROZEN or not is_probe})
     if not found:
+        if is_probe and step is not None:
+            return f"fine-tuning did not improve on the {FROZEN}, which is the result: try {step['try']}"
         return None
     deciding = deciding_score(scores, simpler)
     name, ahead = next(iter(found.items()))

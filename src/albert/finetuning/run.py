@@ -240,6 +240,8 @@ def finetune(
                     best=best,
                 )
                 work.start(ranks, announce, (*untrained, *before_training))
+                if ranks.is_first and not folder.checkpoints():
+                    work.offer_probe()
                 training = train(work, work.training_plan, run)
 
                 # Scores, predictions, the model and the report.

@@ -1,7 +1,9 @@
 """Which model of a run is its result: the last one, or the one with the best development score.
 
 The paper stops early: it takes the best of evaluations every 100 steps (section 4.9). A score chosen on the set it is
-reported on is optimistic, so the last model is the default, and reports say which model was taken."""
+reported on is optimistic, so the last model is the default, and reports say which model was taken. A head that was
+solved on frozen features is the first candidate, at step 0: a run never ends below it. An evaluation that equals it
+takes its place."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,19 +35,21 @@ class BestModel:
     scored_on: str = ""
 
     def is_improved_by(self, scores: Mapping[str, float | None]) -> bool:
-        """Return whether the first of the scores is better than the best so far; undefined scores are worst."""
+        """Return whether the first of the scores is better than the best so far, or equals that of the solved head;
+        undefined scores are worst."""
         if not self.directory.is_dir():
             return True
         best = read_versioned(self.directory / _SCORE_NAME)
         if best["scored_on"] != self.scored_on:
             return True
         name, score = next(iter(scores.items()))
-        return is_better(name, score, best["score"])
+        return _takes_the_place(name, score, best["score"], best["is_probe"])
 
-    def write_score(self, directory: Path, scores: Mapping[str, float | None]) -> None:
-        """Write the score of the model in a directory, which becomes the best."""
+    def write_score(self, directory: Path, scores: Mapping[str, float | None], is_probe: bool = False) -> None:
+        """Write the score of the model in a directory, which becomes the best; of a solved head with `is_probe`."""
         name, score = next(iter(scores.items()))
-        save_versioned(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
+        values = {"metric": name, "score": score, "scored_on": self.scored_on, "is_probe": is_probe}
+        save_versioned(directory / _SCORE_NAME, values)
 
     @property
     def metric(self) -> str:
@@ -55,6 +59,11 @@ class BestModel:
     def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights."""
         return open_model(self.directory, target.model_kind(pairs), target.n_outputs).model.state_dict()
+
+
+def _takes_the_place(metric: str, score: float | None, best: float | None, best_is_probe: bool) -> bool:
+    """Return whether a score is better than the best one, or equals that of the solved head."""
+    return is_better(metric, score, best) or (best_is_probe and score is not None and score == best)
 
 
 def evaluations_without_gain(metric: str, journal: Path) -> int:
@@ -77,8 +86,17 @@ def development_curve(metric: str, journal: Path) -> str | None:
     return f"{metric} on the development set by step: {', '.join(points)}"
 
 
-def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
-    """Which model of a finished run is its result, from the evaluations in its journal; with two lines of text."""
+def describe_selection(
+    by: SelectedBy,
+    scores: Mapping[str, float | None],
+    journal: Path,
+    probe: Mapping[str, float | None] | None = None,
+) -> dict[str, Any]:
+    """Which model of a finished run is its result, from the evaluations in its journal; with two lines of text.
+
+    Args:
+        probe: the scores of a head that was solved before fine-tuning; it is the result if `step` is 0.
+    """
     metric = next(iter(scores))
     step = None
     evaluations = 1
@@ -86,14 +104,19 @@ def describe_selection(by: SelectedBy, scores: Mapping[str, float | None], journ
     note = rule
     if by == "best":
         records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
-        best = records[0]
-        for record in records[1:]:
-            best = record if is_better(metric, record.get(metric), best.get(metric)) else best
-        step = best["step"]
-        evaluations = len(records)
+        candidates = [(record["step"], record.get(metric)) for record in records]
+        if probe is not None:
+            candidates = [(0, probe.get(metric)), *candidates]
+        step, best = candidates[0]
+        for at, score in candidates[1:]:
+            if _takes_the_place(metric, score, best, best_is_probe=probe is not None and step == 0):
+                step, best = at, score
+        evaluations = len(candidates)
         rule = (
             f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
             "that is chosen on the set it is reported on is somewhat high"
         )
         note = f"{rule} (step {step:,})"
+        if step == 0:
+            note = f"{rule} (step 0: the head solved on frozen features, which fine-tuning did not improve)"
     return {"by": by, "metric": metric, "step": step, "evaluations": evaluations, "rule": rule, "note": note}

@@ -35,12 +35,13 @@ def task_report(
     batches = work.batches
     split = work.scorer.train_split
     settings = work.settings
-    selection = describe_selection(settings.select or "last", evaluation.scores, work.folder.journal_path)
+    frozen = work.frozen_head()
+    probe = None if frozen is None else frozen["scores"]
+    selection = describe_selection(settings.select or "last", evaluation.scores, work.folder.journal_path, probe)
     if settings.frozen:
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
     linear = work.scorer.linear_baseline(balanced=settings.class_weights is not None)
-    frozen = work.frozen_head()
     training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
     step = _next_step(work, evaluation, training_scores, selection, training)
     n_trained = training.steps * batches.batch_size
@@ -115,6 +116,7 @@ def task_report(
         is_frozen=settings.frozen,
         is_weighted=settings.class_weights is not None,
         step=step,
+        is_probe=selection["step"] == 0,
     )
     return report
 

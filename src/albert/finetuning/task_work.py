@@ -59,6 +59,15 @@ class TaskWork(FinetuningWork):
                 self.best.write_score(directory, self.latest.scores)
         return self.latest.defined_scores
 
+    def offer_probe(self) -> None:
+        """Before the first update: keep the model with its solved head as the best so far, if the best is kept."""
+        solved = self.frozen_head()
+        if self.best is None or solved is None or not self.best.is_improved_by(solved["scores"]):
+            return
+        with new_directory(self.best.directory, replace=True) as directory:
+            self.save(directory)
+            self.best.write_score(directory, solved["scores"], is_probe=True)
+
     def is_enough(self) -> bool:
         """Return whether so many evaluations were no better than the best as the settings allow."""
         patience = self.settings.patience

@@ -49,9 +49,13 @@ def test_few_development_rows_and_another_language(pretrained, tmp_path):
     folds = albert.finetune(**options, output=tmp_path / "folds", folds=2)
     assert folds.found is not None
     assert not any("--folds" in note for note in folds.found.runs[0].report["notes"])
-    assert not is_english(row.partition(",")[0] for row in rows)
-    assert is_english(f"what was the name of the ship that they saw, number {i}" for i in range(10))
-    assert not is_english("他 的 船 在 海 上" for _ in range(10))
+    german = [row.partition(",")[0] for row in rows]
+    english = [f"what was the name of the ship that they saw, number {i}" for i in range(40)]
+    assert is_english(english)
+    assert not is_english(german)
+    assert not is_english(english + german) and not is_english(german * 300 + english * 300)
+    assert not is_english(["他 的 船 在 海 上"] * 10)
+    assert not is_english(english + ["это был очень хороший корабль в море"] * 40)
 
 
 def test_names_of_tags_say_whether_they_are_entities(pretrained, tmp_path):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tests.finetuning.conftest import SMALL, UNDECLARED, folder_of
+from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, SMALL, UNDECLARED, folder_of
 
 import albert
 from albert.cli.main import run
@@ -14,7 +14,8 @@ from albert.finetuning.evaluation import next_step
 from albert.finetuning.report_page import _axis_number, report_page
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.runtime.json_files import read_json_object
+from albert.finetuning.selection import development_trend
+from albert.runtime.json_files import Journal, read_json_object
 from albert.tasks.error_analysis import MAX_MATRIX, calibration
 from albert.tasks.examples import Example
 from albert.tasks.kinds.classification import Choice
@@ -270,18 +271,54 @@ def test_numbers_of_axes_fit_their_margin(value):
 
 
 @pytest.mark.parametrize(
-    ("training", "development", "rising", "epochs", "option"),
+    ("training", "development", "trend", "epochs", "option"),
     [
-        (99.0, 80.0, True, 3.0, "--model small-vectors"),
-        (85.0, 80.0, True, 3.0, "--epochs 6"),
-        (85.0, 80.0, False, 3.0, "--model small-vectors"),
-        (51.0, 50.0, True, 3.0, "--learning-rate 0.0008"),
-        (51.0, 50.0, True, 0.3, "--epochs 1"),
-        (99.5, 99.0, False, 3.0, None),
-        (None, 80.0, True, 3.0, None),
+        (99.0, 80.0, "rising", 3.0, "--model small-vectors"),
+        (85.0, 80.0, "rising", 3.0, "--epochs 6"),
+        (85.0, 80.0, "unknown", 0.8, "--epochs 2"),
+        (85.0, 80.0, "stopped", 3.0, "--model small-vectors"),
+        (51.0, 50.0, "rising", 3.0, "--learning-rate 0.0008"),
+        (51.0, 50.0, "rising", 0.3, "--epochs 1"),
+        (99.5, 99.0, "stopped", 3.0, None),
+        (None, 80.0, "rising", 3.0, None),
     ],
 )
-def test_next_step_names_a_value(training, development, rising, epochs, option):
-    shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "still_rising": rising}
+def test_next_step_names_a_value(training, development, trend, epochs, option):
+    shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "trend": trend}
     step = next_step("accuracy", training, development, 50.0, **shape)
     assert step is None if option is None else step is not None and step["try"].startswith(option)
+
+
+@pytest.mark.parametrize(
+    ("scores", "epochs", "trend"),
+    [
+        ([70.0], 3.0, "rising"),
+        ([60.0, 70.0, 80.0], 3.0, "rising"),
+        ([70.0, 70.0], 3.0, "unknown"),  # two equal evaluations
+        ([60.0, 70.0, 70.0, 70.0], 3.0, "unknown"),
+        ([60.0, 70.0, 70.0, 71.0, 70.0, 71.0], 0.8, "unknown"),  # less than an epoch
+        ([60.0, 70.0, 70.0, 71.0, 70.0, 71.0], 3.0, "stopped"),  # one point of 200 rows is chance
+        ([60.0, 70.0, 70.0, 71.0, 70.0, 76.0], 3.0, "rising"),
+        ([60.0, 70.0, 70.0, 76.0, 70.0, 71.0], 3.0, "unknown"),
+    ],
+)
+def test_a_plateau_is_several_evaluations_within_the_noise_and_some_epochs(scores, epochs, trend, tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    for step, score in enumerate(scores):
+        journal.write("evaluation", step=step, accuracy=score)
+    journal.close()
+    assert development_trend("accuracy", tmp_path / "journal.jsonl", epochs, examples=200) == trend
+
+
+def test_advice_after_less_than_an_epoch_is_more_epochs(pretrained, tmp_path, monkeypatch):
+    """The solved head knows what can be known, a fifth of the labels are wrong, and the rate is too low to learn: every
+    evaluation is the same."""
+    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
+    rows = [f"the {NOUNS[i % 2]} {PLAIN_WORDS[i % 7]} {i},{'ab'[(i + (i % 5 == 0)) % 2]}" for i in range(600)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    options = {"train": tmp_path / "rows.csv", "held_out": 0.4, "model": pretrained, "device": "cpu"}
+    options |= {"learning_rate": 1e-9, "batch_size": 8}
+    for steps, said in ((24, "do not show whether the score still rises"), (96, "no more than chance")):
+        result = albert.finetune(**options, steps=steps, evaluate_every=steps // 6, output=tmp_path / str(steps))
+        assert (result.report["training"]["epochs"] >= 2) == (steps == 96)
+        assert said in result.report["next_step"]["why"]

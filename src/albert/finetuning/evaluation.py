@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -475,7 +475,7 @@ def next_step(
     hidden_size: int,
     learning_rate: float,
     epochs: float,
-    still_rising: bool,
+    trend: Literal["rising", "unknown", "stopped"],
     is_english: bool = True,
 ) -> dict[str, str] | None:
     """What to change next, by the scores of training and development rows: `why`, and what to `try`.
@@ -483,7 +483,7 @@ def next_step(
     None for a score that is not in points of 100 or not defined, and for a model that has nothing left to learn.
 
     Args:
-        still_rising: whether the last evaluation was the best, or there was one only.
+        trend: a `Trend` of the development score, see `albert.finetuning.selection`.
         is_english: whether the texts are English, so that an English model may be named.
     """
     if metric.startswith(LOWER_IS_BETTER) or training is None or development is None:
@@ -492,7 +492,7 @@ def next_step(
     if larger is not None and not is_english:
         larger = "a larger --model that was trained on texts of this language"
     why = f"{metric} is {training:.1f} on training rows and {development:.1f} on the development set"
-    if training - development >= LARGE_GAP and (training >= WELL_KNOWN or not still_rising):
+    if training - development >= LARGE_GAP and (training >= WELL_KNOWN or trend == "stopped"):
         why += "; more epochs do not close this gap"
         return {"why": why, "try": f"{larger}, or more labelled rows" if larger else "more labelled rows"}
     if min(training, development) >= 98.0:
@@ -501,10 +501,11 @@ def next_step(
     if training - (baseline or 0.0) < LEARNT and rate > learning_rate and epochs >= 1:
         why += ", hardly above the majority baseline; the model has not learned yet"
         return {"why": why, "try": f"--learning-rate {rate:.2g}"}
-    if still_rising:
-        why += "; the score was still rising at the end, or was taken only there"
+    if trend != "stopped":
+        still = "; the score was still rising at the end, or was taken only there"
+        why += still if trend == "rising" else "; the evaluations do not show whether the score still rises"
         return {"why": why, "try": f"--epochs {math.ceil(2 * epochs)}"}
-    why += "; the score stopped rising before the end, so more epochs do not help"
+    why += "; the last evaluations rose by no more than chance, so more epochs do not help"
     return {"why": why, "try": larger or "more labelled rows"}
 
 

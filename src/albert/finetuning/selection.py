@@ -5,6 +5,7 @@ reported on is optimistic, so the last model is the default, and reports say whi
 solved on frozen features is the first candidate, at step 0: a run never ends below it. An evaluation that equals it
 takes its place."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,40 @@ def evaluations_without_gain(metric: str, journal: Path) -> int:
     for index, score in enumerate(scores):
         best = index if is_better(metric, score, scores[best]) else best
     return max(0, len(scores) - 1 - best)
+
+
+Trend = Literal["rising", "unknown", "stopped"]
+"""What the evaluations of a run say: the last one was the best or the only one; too little; a plateau."""
+PLATEAU_EVALUATIONS = 4
+PLATEAU_EPOCHS = 2.0
+
+
+def score_noise(score: float, examples: int) -> float:
+    """The standard error of a score in points of 100 on so many examples, as of a share of them."""
+    share = min(max(score / 100, 0.0), 1.0)
+    return 100 * math.sqrt(share * (1 - share) / max(1, examples))
+
+
+def development_trend(metric: str, journal: Path, epochs: float, examples: int) -> Trend:
+    """Whether the development score of a finished run was still rising.
+
+    It has stopped if the last `PLATEAU_EVALUATIONS` are above the best one before them by no more than the noise of the
+    development set, after `PLATEAU_EPOCHS` at least.
+
+    Args:
+        epochs: of the run.
+        examples: of the development set.
+    """
+    scores = [record.get(metric) or 0.0 for record in read_journal(journal) if record["event"] == "evaluation"]
+    before = scores[:-PLATEAU_EVALUATIONS]
+    if before and epochs >= PLATEAU_EPOCHS:
+        best = max(before)
+        gain = max(scores[-PLATEAU_EVALUATIONS:]) - best
+        if gain <= score_noise(best, examples):
+            return "stopped"
+    if len(scores) < 2 or scores[-1] > max(scores[:-1]):
+        return "rising"
+    return "unknown"
 
 
 def development_curve(metric: str, journal: Path) -> str | None:

@@ -16,7 +16,7 @@ from albert.finetuning.evaluation import (
     next_step,
     simpler_models,
 )
-from albert.finetuning.selection import describe_selection, development_curve
+from albert.finetuning.selection import describe_selection, development_curve, development_trend
 from albert.finetuning.task_work import TaskWork
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
@@ -43,8 +43,8 @@ def task_report(
         selection["note"] = selection["rule"]
     linear = work.scorer.linear_baseline(balanced=settings.class_weights is not None)
     training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
-    step = _next_step(work, evaluation, training_scores, selection, training)
     n_trained = training.steps * batches.batch_size
+    step = _next_step(work, evaluation, training_scores, n_trained / batches.n_examples)
     n_evaluated = len(evaluation.predictions)
     notes = [*_notes(work), *evaluation.notes]
     dev = work.scorer.dev_split.examples
@@ -176,16 +176,17 @@ def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any])
 
 
 def _next_step(
-    work: TaskWork,
-    evaluation: Evaluation,
-    training_scores: Mapping[str, Any],
-    selection: Mapping[str, Any],
-    training: TrainingResult,
+    work: TaskWork, evaluation: Evaluation, training_scores: Mapping[str, Any], epochs: float
 ) -> dict[str, str] | None:
-    """What to change next; None without scores, and for a model whose encoder is not trained."""
+    """What to change next; None without scores, and for a model whose encoder is not trained.
+
+    Args:
+        epochs: of the run, which may have ended before its last step.
+    """
     if work.settings.frozen or work.settings.freeze_encoder or not evaluation.scores:
         return None
     metric = next(iter(evaluation.scores))
+    texts = [text for example in work.scorer.train_split.examples for text in example.texts]
     return next_step(
         metric,
         training_scores["scores"].get(metric),
@@ -194,8 +195,8 @@ def _next_step(
         hidden_size=work.started.config.hidden_size,
         learning_rate=work.optimizer_recipe.learning_rate,
         epochs=work.plan.epochs,
-        is_english=is_english(text for example in work.scorer.train_split.examples for text in example.texts),
-        still_rising=selection["step"] in (None, training.steps) and training.ended_by != "patience",
+        is_english=is_english(texts),
+        trend=development_trend(metric, work.folder.journal_path, epochs, len(evaluation.predictions)),
     )
 
 

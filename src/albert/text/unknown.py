@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from albert.text.tokenizer import Tokenizer
@@ -44,15 +44,30 @@ _FREQUENT = """the and that with this you are were has not from your what how wh
 been when about my"""
 _ENGLISH_WORDS = frozenset(_FREQUENT.split())
 """Frequent English words that no other large language has."""
+_OTHER = """und der das nicht ist ich ein eine auf wir sie zu den dem für les une dans pas vous nous avec sont los las
+una por como pero más che di il sono gli della não uma os het een niet och att det som ikke på nie się jest bir ve"""
+_OTHER_WORDS = frozenset(_OTHER.split())
+"""Frequent words of other large languages in Latin letters that are not English."""
 _MIN_ENGLISH = 0.03
 """Of the words. Measured: English questions, posts and reviews have 0.06 to 0.2, German posts 0.002."""
+_MAX_OTHER = 0.25
+"""Frequent words of other languages for each English one; of texts half of which are German: about 1."""
+_MAX_NOT_ASCII = 0.2
+"""Of the words."""
+_TEXTS = 500
 
 
-def is_english(texts: Iterable[str]) -> bool:
-    """Return whether the first texts are English; also if they have too few words to tell."""
-    words = [word for text in islice(texts, 500) for word in re.findall(r"[^\W\d_]+", text.lower())]
+def is_english(texts: Sequence[str]) -> bool:
+    """Return whether the texts, of which some at equal distances are read, are all English; also if they have too few
+    words to tell."""
+    some = texts[:: max(1, len(texts) // _TEXTS)]
+    words = [word for text in some for word in re.findall(r"[^\W\d_]+", text.lower())]
     if not words:
         return True
-    if sum(not word.isascii() for word in words) > len(words) / 2:
+    if sum(not word.isascii() for word in words) > _MAX_NOT_ASCII * len(words):
         return False
-    return len(words) < 50 or sum(word in _ENGLISH_WORDS for word in words) >= _MIN_ENGLISH * len(words)
+    if len(words) < 50:
+        return True
+    english = sum(word in _ENGLISH_WORDS for word in words)
+    other = sum(word in _OTHER_WORDS for word in words)
+    return english >= _MIN_ENGLISH * len(words) and other <= _MAX_OTHER * english

@@ -7,6 +7,7 @@ import pytest
 
 import albert
 from albert.cli.main import run
+from albert.runtime.json_files import read_json_object
 from albert.runtime.progress import Bar
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask
@@ -99,3 +100,46 @@ def test_majority_baseline_of_tags_tries_every_tag(pretrained, tmp_path):
     found = 8 * 4 + 6  # `B-C` for every word is an entity for each of them
     assert result.baseline["entity_f1"] == pytest.approx(100 * 2 * 6 / (found + 14))
     assert result.baseline["entity_recall"] == pytest.approx(100 * 6 / 14)
+
+
+def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path, capsys):
+    texts = ["" if i % 4 == 0 else " \t" if i % 4 == 1 else f"the ship {i}" for i in range(80)]
+    rows = "".join(f"{text},{'ab'[i % 2]}\n" for i, text in enumerate(texts))
+    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
+    command += ["--steps", "1", "--batch-size", "8", "--no-solve-head", "--test", str(tmp_path / "rows.csv")]
+    for seed in (0, 1):
+        output = tmp_path / f"run{seed}"
+        assert run([*command, "--seed", str(seed), "--output", str(output)]) == 0
+        shown = capsys.readouterr().out
+        assert "40 rows have no text and are left out" in " ".join(shown.split())
+        assert "training: 40 rows without text left out" in shown
+        results = read_json_object(output / "results.json")
+        assert (results["training"]["rows"], results["evaluation"]["examples"]) == (36, 4)  # whatever the seed
+        assert len((output / "predictions-test.jsonl").read_text().splitlines()) == 40
+        assert all(error["text"].startswith("the ship") for error in results["errors"])
+    capsys.readouterr()
+    assert run(["evaluate", "--model", str(output), "--dev", str(tmp_path / "rows.csv"), "--device", "cpu"]) == 0
+    assert "40 rows without text left out" in capsys.readouterr().out
+    assert run(["predict", str(output), "--input", str(tmp_path / "rows.csv"), "--device", "cpu"]) == 0
+    predicted = capsys.readouterr()
+    assert len(predicted.out.splitlines()) == 80 and "40 of 80 texts are empty" in predicted.err
+
+
+def test_a_table_without_any_text_is_refused(pretrained, tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("text,label\n" + " ,a\n,b\n" * 20)
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--text", "text"]
+    assert run([*command, "--output", str(tmp_path / "run")]) != 0
+    assert "every text in column 'text' is empty" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_pairs_with_one_text_are_kept_and_an_empty_text_is_shown_as_one(pretrained, tmp_path):
+    rows = [{"a": f"the ship {i}", "b": "" if i % 2 else "it sank", "label": "xy"[i % 3 > 0]} for i in range(40)]
+    rows += [{"a": "", "b": " ", "label": "x"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = {"train": tmp_path / "rows.jsonl", "dev": tmp_path / "rows.jsonl", "text": "a", "pair": "b"}
+    report = albert.finetune(**files, model=pretrained, output=tmp_path / "run", **UNLEARNED).report
+    assert (report["training"]["rows"], report["evaluation"]["rows_without_text"]) == (40, 1)
+    assert any(error["text"].endswith("\n(empty text)") for error in report["errors"])
+    assert "(empty text)" in (tmp_path / "run/report.html").read_text()

@@ -203,7 +203,6 @@ _LEFT_OUT = {
     "held_out": "rows held out to tune on",
     "repeated_texts": "repeated texts left out",
     "truncated_for_teacher": "texts cut for the teacher",
-    "rows_without_text": "rows without text left out",
     "rows_without_negative": "rows without a negative kept",
     "rows_that_share_a_text_with_dev": "rows that share a text with dev left out",
     "rows_not_scored": "rows beyond the first 1,000 not scored",

@@ -307,6 +307,7 @@ MAJORITY = "majority baseline"
 FROZEN = "frozen model with a linear head"
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
+    "rows_without_text": "rows without text left out",
     "broken_lines": "broken lines of the file left out",
     "questions_of_another_level": "questions of another level left out",
     "truncated": "examples cut to the maximum length",

@@ -15,7 +15,7 @@ from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
 from albert.tasks.reading.rows import ending_of, read_table, without_collection
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Answer, Row, Rows
+from albert.tasks.source import Answer, Field, Row, Rows
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Task
@@ -91,13 +91,36 @@ class TableSource:
         for split, path in files.items():
             rows = read_table(path, self.table_task.layout)
             complete, rows, _ = infer_task(self.table_task, rows, path, to_learn=False)
-            tables[split] = prepare_rows(complete, rows)
+            tables[split] = prepare_rows(complete, rows_with_text(complete, rows, path))
         return replace(self, tables={**self.tables, **tables})
 
     def read(self, data: Path, split: str) -> Rows:
         if split not in self.tables:
             raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.tables))
         return self.tables[split]
+
+
+def rows_with_text(task: TableTask, rows: Rows, path: Path) -> Rows:
+    """Labelled rows with a text, or with words; the others, of which nothing can be learned or said, are counted.
+
+    Of a question on a text or with options all rows are kept, and so are rows without labels, which are predicted.
+    """
+    present = {name for row in rows.rows for name in (*row.fields, *row.nulls)}
+    columns = [name for name in (task.text, task.pair, task.words) if name in present]
+    is_labelled = any(name in row.fields for row in rows.rows for name in (task.label, task.tags) if name)
+    if not columns or not is_labelled or task.kind in ("multiple-choice", "question-answering"):
+        return rows
+    kept = [row for row in rows.rows if not all(_is_blank(row.fields.get(name)) for name in columns)]
+    if rows.rows and not kept:
+        raise DamagedData(path, f"every text in column {columns[0]!r} is empty", "name another column with --text")
+    left_out = len(rows.rows) - len(kept)
+    if not left_out:
+        return rows
+    return replace(rows, rows=kept, counts={**rows.counts, "rows": len(kept), "rows_without_text": left_out})
+
+
+def _is_blank(value: Field | None) -> bool:
+    return not "".join(value or "").strip()
 
 
 def prepare_rows(task: TableTask, rows: Rows) -> Rows:
@@ -240,7 +263,7 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
     for split in files:
         if split != first:
             _, raw[split], _ = infer_task(complete, raw[split], files[split], to_learn=False)
-    tables = {split: prepare_rows(complete, rows) for split, rows in raw.items()}
+    tables = {split: prepare_rows(complete, rows_with_text(complete, raw[split], files[split])) for split in files}
     if complete.kind == "question-answering" and complete.may_be_absent is None:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)

@@ -133,9 +133,16 @@ def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any] | N
     return {"expected_calibration_error": error, "difference": difference, "bins": bins}
 
 
+EMPTY_TEXT = "(empty text)"
+
+
 def text_of(example: Example) -> str:
-    """The text or texts of an example, on lines of their own, shortened."""
-    text = "\n".join(" ".join(part.split()) for part in example.texts)
+    """The text or texts of an example, on lines of their own, shortened; an empty one is said to be empty, unless it
+    may be absent beside options."""
+    parts = [" ".join(part.split()) for part in example.texts]
+    if not example.options or not any(parts):
+        parts = [part or EMPTY_TEXT for part in parts]
+    text = "\n".join(parts)
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 

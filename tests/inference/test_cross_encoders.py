@@ -137,6 +137,30 @@ def test_texts_are_cut_where_the_tokenizer_says(encoder):
     np.testing.assert_allclose(model.score_batch(TEXTS, PAIRS), logits(encoder)[:, 0].numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "tokenizer.json"])
+def test_a_tokenizer_that_cuts_texts_at_their_start_is_refused(encoder, file, refused):
+    change(encoder / "config.json", problem_type="regression")
+    change(encoder / "tokenizer_config.json", model_max_length=9)
+
+    def write(side):
+        truncation = {"direction": side.title(), "max_length": 9, "strategy": "LongestFirst", "stride": 0}
+        change(encoder / file, **({"truncation_side": side} if "config" in file else {"truncation": truncation}))
+
+    for side in ("right", "left"):
+        write(side)
+        expected = logits(encoder)[:, 0].numpy()
+        if side == "right":
+            usual = expected
+            np.testing.assert_allclose(
+                albert.load(encoder, precision="fp32").score_batch(TEXTS, PAIRS), usual, atol=1e-5
+            )
+        else:
+            assert not np.allclose(expected, usual, atol=1e-3)
+            refused(
+                lambda: albert.load(encoder), 78, file, "truncation", side.title() if file == "tokenizer.json" else side
+            )
+
+
 @pytest.mark.parametrize("length", [10, 11, 12, 13])
 def test_long_pairs_have_the_scores_of_transformers(encoder, length):
     """Both texts are cut; the odd token is that of the longer one."""

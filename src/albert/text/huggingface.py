@@ -39,6 +39,7 @@ from albert.text.tokenizer import (
     begins_word,
     fingerprint_of_json,
     read_flag,
+    require_stated_cut_at_the_end,
     tokenizer_json,
     wordpiece_fingerprint,
 )
@@ -442,6 +443,7 @@ def load_tokenizer_json(
     described = content.get("model")
     if not isinstance(described, dict):
         raise DamagedData(file, "describes no tokenizer", _SAVE_AGAIN)
+    require_stated_cut_at_the_end(file, content, config)
     content = with_added_tokens(content, file.parent, config)
     is_wordpiece = described.get("type", "BPE" if "merges" in described else "WordPiece") == "WordPiece"
     normalizer = content.get("normalizer")

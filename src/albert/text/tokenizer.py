@@ -196,6 +196,20 @@ def refuse_added_tokens(file: Path, content: Mapping[str, Any], known: Sequence[
             raise DamagedData(file, f"has added tokens ({token}), which ALBERT's tokenizer does not have", remedy)
 
 
+def require_cut_at_the_end(subject: str, side: object) -> None:
+    """Raise InvalidConfiguration if texts that are too long lose their start, as transformers would do."""
+    if side is not None and str(side).lower() != "right":
+        why = f"is {side!r}: long texts would lose their start, here they lose their end"
+        raise InvalidConfiguration(subject, why, 'write "right" if that is what you want')
+
+
+def require_stated_cut_at_the_end(file: Path, content: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """The same for `tokenizer.json`, which counts where `tokenizer_config.json` does not say."""
+    stated = content.get("truncation")
+    if "truncation_side" not in config and isinstance(stated, dict):
+        require_cut_at_the_end(f"{file}: truncation", stated.get("direction"))
+
+
 def _special(piece: str, segment: int) -> dict[str, Any]:
     return {"SpecialToken": {"id": piece, "type_id": segment}}
 

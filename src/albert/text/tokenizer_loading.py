@@ -31,6 +31,8 @@ from albert.text.tokenizer import (
     Tokenizer,
     read_flag,
     refuse_added_tokens,
+    require_cut_at_the_end,
+    require_stated_cut_at_the_end,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -57,6 +59,7 @@ def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
     if model.get("unk_id") != 1 or model.get("byte_fallback"):
         raise DamagedData(file, "does not map unknown characters to <unk>, piece 1, as ALBERT does")
     refuse_added_tokens(file, content, SPECIAL_PIECES, ORIGINAL)
+    require_stated_cut_at_the_end(file, content, config)
     path = file.parent / CONFIG_NAME
     class_name = config.get("tokenizer_class")
     if class_name is not None and class_name not in ALBERT_CLASSES:
@@ -121,7 +124,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     Raises:
         MissingInput: no such file.
         DamagedData: the file is not a vocabulary, or not the one that the manifest beside it lists.
-        InvalidConfiguration: a setting of `tokenizer_config.json` that is not supported.
+        InvalidConfiguration: a setting of `tokenizer_config.json` or `tokenizer.json` that is not supported.
     """
     if not os.path.lexists(path):
         path = bundled_model(path) or path
@@ -133,6 +136,7 @@ def load_tokenizer(path: Path, *, lower_case: bool | None = None, keep_accents: 
     config_file = file.parent / CONFIG_NAME
     verify_files(file.parent, (file.name, CONFIG_NAME, *((MERGES_NAME,) if file.name == BYTE_LEVEL_NAME else ())))
     config = read_tokenizer_config(file.parent)
+    require_cut_at_the_end(f"{config_file}: truncation_side", config.get("truncation_side"))
     if lower_case is not None:
         config["do_lower_case"] = lower_case
     if keep_accents is not None:

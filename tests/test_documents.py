@@ -70,12 +70,10 @@ SHORTER = {
     "export": [],
     "plot": [],
     "prepare": ["--held-out", "0.2"],
-    "show": ["--count", "20"],
     "predict": [],
     "info": [],
     "convert": [],
     "tables": [],
-    "verify": [],
 }
 """What is added to each command: the same path through the code, in seconds."""
 

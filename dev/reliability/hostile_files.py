@@ -308,7 +308,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
         "vocabulary of one piece a million times": (_file("t/vocab.txt", "a\n" * 10**6), 65, "twice"),
         "vocabulary that is a pipe": (pipe("t/spiece.model"), 66, "is a pipe"),
     },
-    "verify {here}/d": {
+    "info {here}/d --verify": {
         "manifest that leads out": (_manifest("../secret"), 65, _OWN_HASH),
         "manifest with an absolute path": (_manifest("/etc/passwd"), 65, _OWN_HASH),
     },
@@ -390,7 +390,7 @@ OPENINGS = (
     "predict {m.classifier} --classify day",
     "predict {m.answerer} --question Where --context Lisbon",
     "predict {m.quantized} --fill-mask [MASK]",
-    "verify {m.pretrained} {m.corpus} {m.tokenizer}",
+    "info {m.corpus} --verify",
     "tokenizer encode word --tokenizer {m.pretrained}",
     "convert {m.pretrained} --output {here}/converted",
     f"convert {TENSORFLOW} --output {{here}}/from-tensorflow --without-tokenizer",

@@ -56,7 +56,7 @@ def strangers(tries: Tries) -> None:
 # ---- environments ----------------------------------------------------------------------------------------------------
 
 PART = (
-    *("tests/cli/test_warm_start.py", "tests/cli/test_verify.py", "tests/cli/test_show.py"),
+    *("tests/cli/test_warm_start.py", "tests/cli/test_info_verify.py", "tests/cli/test_info_samples.py"),
     "tests/runtime/test_durable_files.py",
 )
 """Tests that print tables with paths, and tests that write files."""

@@ -93,7 +93,7 @@ def test_existing_directory_is_not_overwritten(directory, config):
         save_model_directory(directory, AlbertForPreTraining(config), None)
     assert (directory / "model.safetensors").read_bytes() == before
     save_model_directory(str(directory), AlbertForPreTraining(config), None, replace=True)
-    assert run(["verify", str(directory)]) == 0
+    assert run(["info", str(directory), "--verify"]) == 0
 
 
 def test_missing_head_is_drawn_and_reported(directory):
@@ -142,7 +142,7 @@ def test_damaged_file_is_refused_by_its_hash(config, tmp_path, refused):
         (path / file).write_bytes(content)
     (path / "README.md").write_text("# a card that its user has edited")
     open_model(path, "pretraining")
-    assert run(["verify", str(path)]) == 0
+    assert run(["info", str(path), "--verify"]) == 0
 
 
 def test_non_finite_weights_are_refused(directory, rewrite, refused):

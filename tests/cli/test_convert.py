@@ -45,7 +45,7 @@ def test_a_release_becomes_a_model_that_predicts(release, tmp_path, capsys):
     assert "30 pieces, lower case, accents dropped" in report and "parameters 3,526" in report
     assert f"next: albert predict {output} --fill-mask" in report
     assert run(["predict", str(output), "--fill-mask", "It was a [MASK]."]) == 0
-    assert run(["verify", str(output)]) == 0
+    assert run(["info", str(output), "--verify"]) == 0
 
 
 @pytest.mark.parametrize("name", ["pretrained", "classifier"])

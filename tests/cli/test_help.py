@@ -19,7 +19,6 @@ COMMANDS = {
     "tokenizer decode": "[OPTIONS] [ID...] --tokenizer PATH",
     "tokenizer convert": "[OPTIONS] SOURCE --output PATH",
     "prepare": "[OPTIONS] CORPUS... --tokenizer PATH --output PATH",
-    "show": "[OPTIONS] CORPUS",
     "plot": "RUN...",
     "analyze layers": "MODEL...",
     "pretrain": "albert pretrain RECIPE [OPTIONS] --data PATH... --output PATH",
@@ -38,7 +37,6 @@ COMMANDS = {
     "tables show": "TABLE...",
     "tables export": "DIRECTORY",
     "info": "[WHAT]",
-    "verify": "PATH...",
 }
 
 
@@ -101,7 +99,8 @@ def test_lists_of_commands_have_at_most_60_lines(capsys):
         assert len(capsys.readouterr().out.splitlines()) <= 60
 
 
-DIFFERENT_VALUES = "split labels precision csv sentences text init optimizer words objective pooling columns options"
+DIFFERENT_VALUES = """
+    split labels precision csv sentences text init optimizer words objective pooling columns options recipe"""
 """Options whose values depend on the command: the precisions of a command, the poolings of sentence-transformers."""
 
 

@@ -31,7 +31,7 @@ from albert.cli.main import run
         ("quantize smal --output out", "small"),
         ("export onnx . --output out", "config.json"),
         ("analyze layers tiny --text nowhere", "nowhere"),
-        ("show .", "corpus.json"),
+        ("info . --samples 3", "corpus.json"),
     ],
 )
 def test_what_is_missing_is_said_before_any_output(command, subject, tmp_path, monkeypatch, capsys):

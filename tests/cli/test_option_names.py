@@ -51,7 +51,6 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("convert", "--output o --model s", {"source": "s"}),
         ("analyze layers", "--passages 3 --model a b --words 4", {"models": ("a", "b"), "passages": 3, "words": 4}),
         ("export onnx", "--output o --model m", {"model": "m"}),
-        ("show", "--corpus c --mlm-probability 0.2", {"corpus": Path("c")}),
         ("tokenizer convert", "s --output o --lower-case", {"case": "lower"}),
         ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),
         ("prepare", "a --tokenizer t --output o --text body", {"text.text_field": "body"}),

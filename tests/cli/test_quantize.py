@@ -39,7 +39,7 @@ def test_a_damaged_quantised_directory_is_refused(scene, tmp_path: Path, capsys)
         file.seek(-10, 2)
         file.write(b"\xff")
     capsys.readouterr()
-    for command in (["info", str(tmp_path / "int8")], ["verify", str(tmp_path / "int8")]):
+    for command in (["info", str(tmp_path / "int8")], ["info", str(tmp_path / "int8"), "--verify"]):
         assert run(command) == 65
         assert "SHA-256 differs" in capsys.readouterr().err
 

@@ -54,7 +54,7 @@ def test_restored_weights_of_every_head_err_by_half_a_step(kind, sharing, projec
             assert torch.equal(restored, weight)
     before, after = source / "model.safetensors", directory / INT8_WEIGHTS_NAME
     assert after.stat().st_size < 0.5 * before.stat().st_size and 0 < largest_difference(directory) < 2
-    assert run(["verify", str(directory)]) == 0
+    assert run(["info", str(directory), "--verify"]) == 0
 
 
 def test_size_and_differences_are_reported(quantized, config, capsys):

@@ -22,7 +22,7 @@ def test_modules_and_their_settings(saved, config, tmp_path, refused):
     (model / "checkpoint-5" / "optimizer.pt").write_bytes(b"pickle")
     output = tmp_path / "vectors"
     assert run([*EXPORT, str(model), "--output", str(output), "--pooling", "cls", "--normalize"]) == 0
-    assert run(["verify", str(output)]) == 0
+    assert run(["info", str(output), "--verify"]) == 0
     modules = read(output / "modules.json")
     assert [(module["idx"], module["path"], module["type"].split(".")[-1]) for module in modules] == [
         (0, "", "Transformer"),

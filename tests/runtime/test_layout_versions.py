@@ -58,7 +58,7 @@ AGAIN = [
     ("file", "command"),
     [
         ("corpus/corpus.json", ["info", "{root}/corpus"]),
-        ("corpus/MANIFEST.json", ["verify", "{root}/corpus"]),
+        ("corpus/MANIFEST.json", ["info", "{root}/corpus", "--verify"]),
         ("pretrained/recipe.json", RESUME),
         ("pretrained/corpora.json", RESUME),
         ("pretrained/checkpoints/step-00000001/training_state.json", RESUME),

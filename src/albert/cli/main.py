@@ -42,7 +42,6 @@ COMMANDS = {
     "quickstart": Command("albert.commands.quickstart", "every step on the embedded sample, in a few minutes"),
     "tokenizer": Command("albert.commands.tokenizer", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.commands.prepare", "text and a tokenizer to token shards, in parallel"),
-    "show": Command("albert.commands.show", "training samples from a prepared corpus: segments, masks, counts"),
     "pretrain": Command("albert.commands.pretrain", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.commands.plot", "the curves of runs side by side, as a picture and a table"),
     "analyze": Command(
@@ -57,8 +56,7 @@ COMMANDS = {
     "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
     "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
     "tables": Command("albert.commands.tables", "reproduce the paper's tables and figures, ours beside theirs"),
-    "info": Command("albert.commands.info", "describe a model, a corpus or this machine"),
-    "verify": Command("albert.commands.verify", "check every file against its manifest"),
+    "info": Command("albert.commands.info", "describe or check a model, a corpus or this machine"),
 }
 """Name -> the module that parses the options of a command in its function NAME_main."""
 

@@ -1,4 +1,4 @@
-"""`albert info`: a preset, a model, a corpus or this machine; comparisons, memory and speed."""
+"""`albert info`: a preset, a model, a corpus or this machine; comparisons, memory and speed, samples, checked files."""
 
 import re
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albert.api.checks import check_model
+from albert.cli import training_samples, verification
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json
@@ -14,6 +15,8 @@ from albert.runtime.environment import PrecisionChoice
 from albert.runtime.errors import UsageError
 
 MEASURED_LENGTH = 128
+DEFAULT_RECIPE = "small"
+"""Of --samples."""
 PLANNED_SEQUENCES = 32
 """The default of `PretrainingRecipe.micro_batch_size`."""
 
@@ -22,6 +25,10 @@ def info(
     what: str | None = None,
     *,
     compare: str | None = None,
+    verify: bool = False,
+    samples: int | None = None,
+    recipe: str | None = None,
+    seed: int | None = None,
     max_length: int | None = None,
     measure: bool = False,
     memory: bool = False,
@@ -36,7 +43,7 @@ def info(
     """Describe a preset, a model directory or Hub id, or a prepared corpus; without a name, this machine.
 
     Parameters are exact, memory is within a tenth of what was measured. A multiplication with its addition counts as 2
-    FLOPs.
+    FLOPs. --verify checks files and --samples prints training samples, instead of the description.
 
     Example: albert info albert-base
 
@@ -48,10 +55,19 @@ def info(
 
     Example: albert info albert/albert-xlarge-v2 --self-check
 
+    Example: albert info runs/mine --verify
+
+    Example: albert info corpus --samples 3 --recipe base
+
     Args:
         what: A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); without it machine and
             presets.
         compare: Another preset or model for a comparison.
+        verify: Check every file of a model, a corpus, a tokenizer or a run against its manifest. The exit code is 65 if
+            anything is damaged.
+        samples: Print this number of training samples of a corpus: segments, masks and order, as a run sees them.
+        recipe: With --samples, a recipe of albert pretrain, or its file (default: small).
+        seed: With --samples, the seed of the run; the recipe's by default.
         max_length: Tokens of a sequence, for work and memory; the longest possible by default.
         measure: Measure tokens per second on this machine: inference and pre-training steps, with random weights.
         memory: Estimate the memory of a training step by parts, and the largest micro-batch that fits, with and without
@@ -62,6 +78,10 @@ def info(
         self_check: Score a model on masked words with every plausible activation and number of heads.
         json: Print one JSON object instead of tables.
     """
+    if samples is None:
+        for option, value in (("--recipe", recipe), ("--seed", seed)):
+            if value is not None:
+                raise UsageError(option, "requires --samples", "add --samples 3")
     # The options that describe an architecture, and whether they were given.
     given = {
         "--compare": compare is not None,
@@ -80,12 +100,23 @@ def info(
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if memory and compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
+    instead = {"--verify": verify, "--samples": samples is not None}
+    for view, is_chosen in instead.items():
+        for option, is_given in {**given, **instead, "--json": json}.items():
+            if is_chosen and is_given and option != view and (view, option) != ("--verify", "--revision"):
+                raise UsageError(view, f"cannot be combined with {option}", f"leave out {option}")
     if what is None:
-        for option, is_given in given.items():
+        for option, is_given in {**given, **instead}.items():
             if is_given:
-                raise UsageError(option, "needs a model or preset before it", "see albert info --help")
+                raise UsageError(option, "needs a name before it", "see albert info --help")
     elif preset_name(what) is None and not Path(what).exists():
         check_model(what, revision)
+    if what is not None and verify:
+        verification.verify(what, revision)
+        return
+    if what is not None and samples is not None:
+        training_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
+        return
     limit = None if memory_limit is None else bytes_of_size("--memory-limit", memory_limit)
 
     with imports():

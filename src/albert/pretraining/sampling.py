@@ -199,7 +199,7 @@ class SequenceRecipe:
     keep_pairs: bool = False
     """Leave no sentence alone that has another in its document: where two or three do not fit, the first segment of the
     input loses its front and the second one its end. For sequences that are short compared with the sentences;
-    `albert show` counts the tokens cut."""
+    `albert pretrain` counts the tokens cut."""
     objective: SentenceObjective = "sop"
     """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none."""
 

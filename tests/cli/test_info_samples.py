@@ -1,4 +1,4 @@
-"""`albert show`: training samples as text, and counts."""
+"""`albert info CORPUS --samples`: training samples as text."""
 
 import re
 
@@ -16,7 +16,7 @@ from albert.text.shards import TokenCorpus
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("show")
+    directory = tmp_path_factory.mktemp("samples")
     documents = make_documents(60)
     (directory / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
     settings = PreparationSettings(held_out=0.1, documents="blank-line")
@@ -25,22 +25,28 @@ def corpus(tmp_path_factory):
     return directory / "corpus"
 
 
-def shown(capsys, *arguments):
-    assert run(["show", *map(str, arguments)]) == 0
-    return capsys.readouterr().out
+@pytest.fixture
+def shown(corpus, tmp_path, capsys):
+    """Prints samples of the corpus with a recipe file of these values; returns the output."""
+
+    def call(recipe, *arguments):
+        (tmp_path / "recipe.toml").write_text(recipe)
+        arguments = ["--recipe", str(tmp_path / "recipe.toml"), *arguments]
+        assert run(["info", str(corpus), *arguments]) == 0
+        return capsys.readouterr().out
+
+    return call
 
 
-def test_shown_samples_are_those_of_a_run(corpus, capsys):
-    out = shown(capsys, corpus, "--number", "20", "--first", "3", "--epoch", "1", "--seed", "7", "--max-length", "64",
-                "--count", "0")  # fmt: skip
+def test_shown_samples_are_those_of_a_run(corpus, shown):
+    out = shown("seed = 3\nsequences.max_length = 64", "--samples", "20", "--seed", "7")
     opened = TokenCorpus.open(corpus, verify=False)
     samples = PretrainingSamples(opened, SequenceRecipe(max_length=64), MaskingRecipe(), 7)
     tokenizer = opened.tokenizer()
     parts = re.split(r"^sample ([\d,]+) ─+$", out, flags=re.MULTILINE)
-    assert len(parts) == 1 + 2 * 20
+    assert parts[1::2] == [str(number) for number in range(20)]
     for number, text in zip(parts[1::2], parts[2::2], strict=True):
-        sample = samples.sample(int(number.replace(",", "")))
-        assert samples.per_epoch + 3 <= int(number.replace(",", "")) < samples.per_epoch + 23
+        sample = samples.sample(int(number))
         plain = " ".join(text.split())
         assert plain.startswith(f"{len(sample.token_ids)} tokens, {len(sample.masked_labels)} masked")
         labels = {0: "label 0: in order", 1: "label 1: swapped", -100: "no order label"}
@@ -55,17 +61,33 @@ def test_shown_samples_are_those_of_a_run(corpus, capsys):
         assert masks == int((sample.token_ids == tokenizer.mask_id).sum())
 
 
+def test_the_recipe_has_the_seed(shown):
+    seven = shown("seed = 7\nsequences.max_length = 64", "--samples", "2")
+    assert seven == shown("seed = 3\nsequences.max_length = 64", "--samples", "2", "--seed", "7")
+    assert seven != shown("seed = 3\nsequences.max_length = 64", "--samples", "2")
+
+
+def test_samples_of_a_named_recipe_end_with_the_epoch(corpus, capsys):
+    assert run(["info", str(corpus), "--samples", "100000"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert "recipe small, seed 0" in first
+    per_epoch = int(re.search(r"([\d,]+) samples an epoch", first)[1].replace(",", ""))
+    assert 20 < per_epoch == sum(line.startswith("sample ") for line in lines) < 1000
+
+
 def test_lines_have_at_most_100_columns_without_colour(corpus, capsys, terminal):
     terminal(140)
-    out = shown(capsys, corpus, "--max-length", "128")
+    assert run(["info", str(corpus), "--samples", "3"]) == 0
+    out = capsys.readouterr().out
     assert max(map(len, out.splitlines()[1:])) <= 100  # the first line names the corpus
     assert "\x1b" not in out
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
-def test_options_of_a_recipe_change_the_samples(corpus, capsys, objective):
-    out = shown(capsys, corpus, "--objective", objective, "--max-length", "96", "--unit", "token", "--max-ngram", "1",
-                "--replacement", "span", "--max-predictions", "2", "--no-favor-shorter", "--number", "30")  # fmt: skip
+def test_the_recipe_changes_the_samples(shown, objective):
+    sequences = f"sequences = {{ max_length = 96, objective = '{objective}' }}"
+    masking = "masking = { unit = 'token', max_ngram = 1, max_predictions = 2, replacement = 'span' }"
+    out = shown(f"{sequences}\n{masking}", "--samples", "30")
     labels = {
         "sop": "label 1: swapped",
         "nsp": "label 1: the second is from elsewhere",
@@ -73,10 +95,4 @@ def test_options_of_a_recipe_change_the_samples(corpus, capsys, objective):
     }
     plain = " ".join(out.split())
     assert labels[objective] in plain
-    assert "draws of n = 1" in plain and "draws of n = 2" not in plain
-
-
-def test_counts_are_shown_beside_their_expectations(corpus, capsys):
-    out = shown(capsys, corpus, "--number", "0", "--count", "50", "--max-length", "64")
-    assert "50 samples, counted" in out and "sample 0" not in out
-    assert re.search(r"padding, of all tokens computed +0\.0000 +0\.0000 +exact", out)
+    assert {int(masked) for masked in re.findall(r"tokens, (\d+) masked", plain)} <= {1, 2}

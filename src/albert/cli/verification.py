@@ -1,14 +1,13 @@
-"""`albert verify`: files checked against their manifest."""
+"""What `albert info PATH --verify` prints: files checked against their manifest."""
 
 from pathlib import Path
-from typing import Annotated
 
 from rich.text import Text
 
-from albert.api.options import Argument
-from albert.cli.options import command
+from albert.checkpoints.hub import find_model
 from albert.cli.render import open_console, table
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput
+from albert.model.config import preset_name
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
@@ -16,17 +15,21 @@ from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.training.run_folder import RunFolder
 
 
-def verify(paths: Annotated[tuple[Path, ...], Argument(metavar="PATH...")]) -> None:
-    """Check every file of models, corpora, tokenizers and runs against the SHA-256 sums in their manifests.
+def verify(name: str, revision: str | None = None) -> None:
+    """Check every file of a model, corpus, tokenizer or run against the SHA-256 sums in its manifest.
 
-    Of a run, the model, every checkpoint and the journal are checked. The exit code is 65 if anything is damaged.
+    Of a run, the model, every checkpoint and the journal are checked.
 
-    Example: albert verify runs/mine corpus
-
-    Args:
-        paths: Directories that albert wrote.
+    Raises:
+        MissingInput: nothing there has a manifest.
+        DamagedData: a file differs from its manifest; all others are checked and reported before.
     """
-    directories = [directory for path in paths for directory in manifest_directories(path)]
+    path = Path(name)
+    if not path.exists():
+        if preset_name(name) is not None:
+            raise UsageError("--verify", f"is for files; {name} is a preset", "name a directory that albert wrote")
+        path = find_model(name, revision)
+    directories = manifest_directories(path)
     total = sum(file.bytes for directory in directories for file in _listed_files(directory).values())
     rows: list[tuple[object, ...]] = []
     errors: list[AlbertError] = []
@@ -47,11 +50,11 @@ def verify(paths: Annotated[tuple[Path, ...], Argument(metavar="PATH...")]) -> N
                 errors.append(error)
                 finding = Text(str(error), "bold red")
             rows.append((directory, len(sizes), f"{sum(sizes) / 1e6:,.2f}", finding))
-    for path in paths:
-        if (journal := RunFolder(path).journal_path).is_file():
-            rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
+    journal = RunFolder(path).journal_path
+    if journal.is_file():
+        rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
     columns = ("directory", "files", "MB", "finding")
-    open_console().print(table("albert verify", columns, rows, words=(0, 3), boxed=True))
+    open_console().print(table("Files against their manifests", columns, rows, words=(0, 3), boxed=True))
     if errors:
         remedy = f"{len(errors)} of {len(directories)} directories are damaged"
         raise DamagedData(errors[0].subject, errors[0].why, remedy)
@@ -84,6 +87,3 @@ def _open_corpus(directory: Path) -> None:
         for split in ("train", "held_out"):
             if read_description(directory).shards.get(split):
                 TokenCorpus.open(directory, split, verify=False)
-
-
-verify_main = command(verify, "albert verify")

@@ -1,9 +1,8 @@
-"""`albert show`: training samples as text, and counts of many."""
+"""What `albert info CORPUS --samples` prints: training samples as text, with their source and their masks."""
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from rich.console import Group
@@ -11,94 +10,74 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.api.options import GROUP
-from albert.cli.main import imports
-from albert.cli.options import command
-from albert.cli.render import indented, open_console, table
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.cli.render import indented, open_console
+from albert.model.config import preset_name
+from albert.pretraining.recipe import find_recipe
+from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.runtime.errors import UsageError
 from albert.text.shards import TokenCorpus, read_description
 from albert.text.tokenizer import BLANK, Tokenizer
-
-if TYPE_CHECKING:
-    from albert.pretraining.statistics import Figure
-
-SEQUENCES = SequenceRecipe(max_length=128)
-"""The default; a sample of the paper's 512 tokens would fill a page."""
-MASKING = MaskingRecipe()
+from albert.training.run_folder import RunFolder
 
 NARROWEST = 60
 WIDEST = 100
 """Columns of the output."""
 
 
-def show(
-    corpus: Path,
-    *,
-    number: int = 3,
-    first: int = 0,
-    epoch: int = 0,
-    seed: int = 0,
-    split: Literal["train", "held_out"] = "train",
-    count: int = 2000,
-    sequences: Annotated[SequenceRecipe, GROUP] = SEQUENCES,
-    masking: Annotated[MaskingRecipe, GROUP] = MASKING,
-) -> None:
-    """Show training samples from a prepared corpus: a few as text, and counts of many.
-
-    Each sample is the one that a run with this seed and these settings sees at this position of the epoch.
-
-    Example: albert show corpus --number 2 --objective sop --max-length 128
+def show_samples(name: str, number: int, recipe_name: str, seed: int | None) -> None:
+    """Print the first samples that a run with this recipe sees.
 
     Args:
-        corpus: A prepared corpus.
-        number: Number of samples to show.
-        first: Position of the first one in the order of training.
-        epoch: The epoch.
-        seed: Seed of the run.
-        split: The part of the corpus.
-        count: Number of samples to count, from --first on.
+        name: a prepared corpus.
+        number: of samples; an epoch may have fewer.
+        recipe_name: a named recipe, or its file.
+        seed: of the run; None: the recipe's.
     """
-    read_description(corpus)
-    for option, value in (("--number", number), ("--first", first), ("--epoch", epoch), ("--count", count)):
-        if value < 0:
-            raise UsageError(option, f"is {value}, at least 0 is needed")
-    opened = TokenCorpus.open(corpus, split, verify=False)
-    samples = PretrainingSamples(opened, sequences, masking, seed)
-    if first >= samples.per_epoch:
-        raise UsageError("--first", f"is {first}, the epoch has {samples.per_epoch:,} samples")
-    begin = epoch * samples.per_epoch + first
-    shown = min(number, samples.per_epoch - first)
-    counted = min(count, samples.per_epoch - first)
+    if number < 1:
+        raise UsageError("--samples", f"is {number}, at least 1 is needed")
+    recipe = find_recipe(recipe_name)
+    if seed is None:
+        seed = recipe.seed
+    directory = corpus_directory(name)
+    corpus = TokenCorpus.open(directory, "train", verify=False)
+    samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed)
 
     console = open_console(soft_wrap=False)
     console.width = min(max(console.width, NARROWEST), WIDEST)
     console.print(
-        f"{corpus}: {opened.n_documents:,} {split} documents, {opened.n_tokens:,} tokens, "
-        f"{samples.per_epoch:,} samples an epoch; epoch {epoch}, seed {seed}",
+        f"{directory}: {corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens, "
+        f"{samples.per_epoch:,} samples an epoch; recipe {recipe_name}, seed {seed}",
         soft_wrap=True,
     )
     console.print(indented(LEGEND, by=0))
-    for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
+    for sample in RenderedSamples(samples, np.arange(min(number, samples.per_epoch))):
         console.print()
         console.print(sample)
-    if counted == 0:
-        return
 
-    with imports():
-        from albert.pretraining.statistics import measure, tokens_cut
 
-    console.print()
-    figures = measure(samples, np.arange(begin, begin + counted))
-    if sequences.keep_pairs:
-        figures.append(tokens_cut([opened], sequences, seed))
-    console.print(counts(figures, counted))
+def corpus_directory(name: str) -> Path:
+    """The directory of a prepared corpus; raises UsageError for another thing that `albert info` describes."""
+    path = Path(name)
+    kind = None
+    if path.exists():
+        run = RunFolder(path)
+        if (path / "config.json").is_file():
+            kind = "model"
+        elif run.model_path.is_dir() or run.recipe_path.is_file():
+            kind = "run"
+    elif preset_name(name) is not None:
+        kind = "preset"
+    else:
+        kind = "model"  # of the package or the Hub
+    if kind is not None:
+        raise UsageError("--samples", f"is for a corpus; {name} is a {kind}", "name what albert prepare wrote")
+    read_description(path)
+    return path
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Training samples as text: their source, the original tokens, and the tokens that the model sees.
+# A sample as text: its source, the original tokens, and the tokens that the model sees.
 
 ORIGINAL = "bold green"
 MASK = "cyan"
@@ -228,29 +207,3 @@ def piece_text(tokenizer: Tokenizer, token: int) -> str:
     """The text of a piece, with the blank before it."""
     text, begins_word = tokenizer.surface(token)
     return f" {text}" if begins_word else text
-
-
-def counts(figures: "list[Figure]", number: int) -> Table:
-    """Counts beside their expectations; the score is the difference in standard deviations."""
-    rows = [(figure.name, _cell(figure.seen), _cell(figure.expected), _score(figure)) for figure in figures]
-    return table(f"{number:,} samples, counted", ("", "seen", "expected", "score"), rows)
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.1f}" if value > 2 else f"{value:.4f}"
-
-
-def _score(figure: "Figure") -> str | Text:
-    if figure.expected is None:
-        return ""
-    if figure.deviation is None:
-        return "about"
-    if figure.deviation == 0:
-        return "exact" if figure.score == 0 else Text("differs", "bold red")
-    score = figure.score or 0.0
-    return Text(f"{score:+.1f}", "" if abs(score) < 4 else "bold red")
-
-
-show_main = command(show, "albert show")

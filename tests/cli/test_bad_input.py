@@ -460,10 +460,13 @@ CASES: dict[str, list[tuple]] = {
     "info": [
         ("{here} --verify", 66, "{here} MANIFEST.json"),
         ("{here}/nowhere --verify", 66, "{here}/nowhere"),
+        ("corpus --verify", 66, "corpus: directory"),
+        ("corpus --samples 3", 66, "corpus: corpus.json"),
         ("{tables}/dev.csv --verify", 66, "{tables}/dev.csv"),
         ("albert-base --verify", 2, "--verify albert-base preset"),
         ("--verify", 2, "--verify"),
         ("{pretrained} --verify --self-check", 2, "--verify --self-check"),
+        ("{pretrained} --verify --revision main", 2, "--verify --revision"),
         ("{pretrained} --verify --json", 2, "--verify --json"),
         ("{corpus} --samples 3 --verify", 2, "--verify --samples"),
         ("{corpus} --samples 3 --memory", 2, "--samples --memory"),

@@ -15,6 +15,7 @@ from albert.model.config import preset_name
 from albert.pretraining.recipe import find_recipe
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
+from albert.runtime.environment import bundled_model
 from albert.runtime.errors import UsageError
 from albert.text.shards import TokenCorpus, read_description
 from albert.text.tokenizer import BLANK, Tokenizer
@@ -68,8 +69,8 @@ def corpus_directory(name: str) -> Path:
             kind = "run"
     elif preset_name(name) is not None:
         kind = "preset"
-    else:
-        kind = "model"  # of the package or the Hub
+    elif bundled_model(name) is not None:
+        kind = "model"
     if kind is not None:
         raise UsageError("--samples", f"is for a corpus; {name} is a {kind}", "name what albert prepare wrote")
     read_description(path)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from albert.checkpoints.hub import find_model
 from albert.cli.render import open_console, table
 from albert.model.config import preset_name
+from albert.runtime.environment import bundled_model
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
@@ -15,10 +15,13 @@ from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.training.run_folder import RunFolder
 
 
-def verify(name: str, revision: str | None = None) -> None:
+def verify(name: str) -> None:
     """Check every file of a model, corpus, tokenizer or run against the SHA-256 sums in its manifest.
 
     Of a run, the model, every checkpoint and the journal are checked.
+
+    Args:
+        name: of a directory, or of a model that comes with the package.
 
     Raises:
         MissingInput: nothing there has a manifest.
@@ -28,7 +31,7 @@ def verify(name: str, revision: str | None = None) -> None:
     if not path.exists():
         if preset_name(name) is not None:
             raise UsageError("--verify", f"is for files; {name} is a preset", "name a directory that albert wrote")
-        path = find_model(name, revision)
+        path = bundled_model(name) or path
     directories = manifest_directories(path)
     total = sum(file.bytes for directory in directories for file in _listed_files(directory).values())
     rows: list[tuple[object, ...]] = []

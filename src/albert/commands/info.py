@@ -103,20 +103,20 @@ def info(
     instead = {"--verify": verify, "--samples": samples is not None}
     for view, is_chosen in instead.items():
         for option, is_given in {**given, **instead, "--json": json}.items():
-            if is_chosen and is_given and option != view and (view, option) != ("--verify", "--revision"):
+            if is_chosen and is_given and option != view:
                 raise UsageError(view, f"cannot be combined with {option}", f"leave out {option}")
     if what is None:
         for option, is_given in {**given, **instead}.items():
             if is_given:
                 raise UsageError(option, "needs a name before it", "see albert info --help")
-    elif preset_name(what) is None and not Path(what).exists():
-        check_model(what, revision)
-    if what is not None and verify:
-        verification.verify(what, revision)
+    elif verify:
+        verification.verify(what)
         return
-    if what is not None and samples is not None:
+    elif samples is not None:
         training_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
         return
+    elif preset_name(what) is None and not Path(what).exists():
+        check_model(what, revision)
     limit = None if memory_limit is None else bytes_of_size("--memory-limit", memory_limit)
 
     with imports():

@@ -231,7 +231,7 @@ def works(material: Material) -> list[Work]:
 
 # ---- deliberate defects ----------------------------------------------------------------------------------------------
 
-_sync_file, _sync_directory = durable_files._sync_file, durable_files._sync_directory
+_sync_file, sync_directory = durable_files._sync_file, durable_files.sync_directory
 _write_manifest = durable_files._write_manifest
 patched = partial(patch.multiple, durable_files)
 
@@ -239,7 +239,7 @@ patched = partial(patch.multiple, durable_files)
 def _name_first(temporary: Path, old: Path, path: Path, replace: bool) -> None:
     temporary.rename(path)
     _write_manifest(path, {})
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 DEFECTS = {
@@ -248,10 +248,10 @@ DEFECTS = {
         _sync_file=lambda path: None if path.name == MANIFEST_NAME else _sync_file(path)
     ),
     "a new directory's entries are not flushed": lambda: patched(
-        _sync_directory=lambda path: None if path.name.startswith(".") else _sync_directory(path)
+        sync_directory=lambda path: None if path.name.startswith(".") else sync_directory(path)
     ),
     "the parent of a new name is not flushed": lambda: patched(
-        _sync_directory=lambda path: _sync_directory(path) if path.name.startswith(".") else None
+        sync_directory=lambda path: sync_directory(path) if path.name.startswith(".") else None
     ),
     "the name comes before the manifest": lambda: patched(
         _write_manifest=lambda directory, known: None, _put_in_place=_name_first

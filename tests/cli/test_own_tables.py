@@ -64,7 +64,7 @@ def test_the_default_learning_rate_depends_on_the_width(scene, reviews, tmp_path
     assert json.loads((tmp_path / "run" / "results.json").read_text())["recipe"]["learning_rate"] == pytest.approx(rate)
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"| learning_rate | {rate:.6g} |" in card and "Predicts `stars` (1, 2, 3) from `review`" in card
-    assert "null" not in card and "None" not in card and "custom" not in card
+    assert "null" not in card and "| None" not in card and "custom" not in card
     output = capsys.readouterr().out
     assert f"learning rate {rate:.3g}" in output
     assert (f"{rate_for_width(2e-5, WIDTH) / 2e-5:.3g} times the recipe's for H below 768" in output) == (not flags)

@@ -134,13 +134,6 @@ def test_a_run_of_another_process_is_left_to_it(finished, scene, sentences, tmp_
     assert weights(root) == {first.name: weights(finished)[first.name]}
 
 
-@pytest.mark.parametrize("removed", ["plan 5", "keep copy", "run 5 --watts 300", "show cost --rates.price-per-hour 2"])
-def test_removed_commands_and_options_say_what_to_do(removed, capsys):
-    assert run(["tables", *removed.split()]) == 2
-    error = capsys.readouterr().err
-    assert "was removed" in error and error.count("\n") == 1
-
-
 def test_the_list_has_every_table(capsys):
     assert run(["tables", "list"]) == 0
     first = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}

@@ -7,7 +7,7 @@ from tests.cli.conftest import TINY
 
 import albert
 from albert.cli.main import run
-from albert.training import logging as training_logs
+from albert.training import metric_logger
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def without_plots(monkeypatch):
     monkeypatch.delitem(sys.modules, "albert.paper.pictures", raising=False)
     for missing in ("matplotlib", "tensorboard", "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, missing, None)
-    training_logs._note_once.cache_clear()
+    metric_logger._note_once.cache_clear()
 
 
 def test_training_goes_on_with_one_note(scene, tmp_path, without_plots, caplog, capsys):

@@ -115,7 +115,7 @@ def test_class_weights_change_a_run_and_are_part_of_its_identity(table, start, d
     weighted = finetune(task, start, Path(), tmp_path / "weighted", changes, balanced)
     assert weights_of(plain) != weights_of(weighted)
     assert plain.report["identity"]["recipe"] != weighted.report["identity"]["recipe"]
-    assert "class_weights" not in plain.report["settings"]
+    assert plain.report["settings"]["class_weights"] is None
     with refusal(InvalidConfiguration, "class_weights"):
         finetune(WORSE, start, data / "score", tmp_path / "numbers", settings=balanced)
 

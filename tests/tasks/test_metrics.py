@@ -172,14 +172,14 @@ def test_plain_tags():
 
 SQUAD, MRPC = DECLARED["squad-1.1"], DECLARED["mrpc"]
 NUMBERS = replace(DECLARED["sts-b"], metrics=(pearson, mean_absolute_error))
-NO_ENTITY = dict.fromkeys(("entity_f1", "entity_precision", "entity_recall"), 0.0)
+EVERY_WORD_A_PERSON = {"entity_f1": 40.0, "entity_precision": 25.0, "entity_recall": 100.0}
 ANSWERS = [("the two", "two", "Two."), ("red",), ("red ships", "red"), ("old ships",)]  # equal answers count once
 
 
 @pytest.mark.parametrize(
     ("task", "gold", "scores"),
     [
-        (tagging(IOB2), [("O", "O", "B-PER"), ("O",), ()], {**NO_ENTITY, "tag_accuracy": 75.0}),
+        (tagging(IOB2), [("O", "O", "B-PER"), ("O",), ()], {**EVERY_WORD_A_PERSON, "tag_accuracy": 75.0}),
         (MRPC, [0, 0, 0, 1], {"f1": 40.0, "accuracy": 75.0}),  # F1 of the rarer class has a constant of its own
         (MRPC, [0, 1], {"f1": 200 / 3, "accuracy": 50.0}),
         (NUMBERS, [0.0, 1.0, 11.0], {"pearson": None, "mean_absolute_error": 11 / 3}),  # of the median

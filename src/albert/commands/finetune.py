@@ -717,9 +717,10 @@ def finetune_command(arguments: list[str]) -> None:
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:
-        from albert.commands.finetune_output import show_data
+        from albert.commands.finetune_output import show_data, show_data_of_run
 
-        show_data(console, report)
+        show_only = values["statistics_only"] or values["output"] is None
+        (show_data if show_only else show_data_of_run)(console, report)
 
     def show_start(figures: Mapping[str, Any]) -> None:
         from albert.commands.finetune_output import show_settings

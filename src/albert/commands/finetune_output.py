@@ -37,6 +37,7 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
+from albert.tasks.custom import ReadTask
 from albert.tasks.inputs import Pair, QuestionInContext, Words
 from albert.tasks.kinds.choice import Option
 from albert.tasks.reading.fields import as_number
@@ -48,7 +49,9 @@ from albert.tasks.task import Published, Task
 # How a table is read, and statistics of its rows, shown before training.
 
 SHOWN_LABELS = 100
+SHOWN_LABELS_OF_RUN = 6
 SHOWN_COLUMNS = 24
+SHOWN_UNUSED = 8
 SHOWN_CHARACTERS = 40
 EXAMPLE_CHARACTERS = 80
 
@@ -57,19 +60,51 @@ def show_data(console: Console, report: DataReport) -> None:
     """Print columns and their use, what was inferred and the flag that changes it, lengths and labels."""
     if (read := report.read) is not None:
         split, rows = next(iter(read.raw.items()))
-        notes = [(name, note) for name, each in read.raw.items() for note in each.notes]
-        if notes:
-            print_lines(console, *(f"{name}: {note}" for name, note in notes))
+        _show_reading(console, read)
         console.print(_columns_table(f"The columns of {split}", rows, read.table_task))
         if read.inferred:
-            inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
             console.print()
-            console.print(table("Inferred", ("", "is", "because", "to change it"), inferred, words=range(4)))
+            console.print(_inferred_table(read))
         console.print(f"scored by {', '.join(read.table_task.metrics or ())}\n")
     show(console, _rows_table(report.statistics, report.max_length))
     if any(statistics.labels for statistics in report.statistics.values()):
         names = report.read.table_task.label_names if report.read is not None else None
-        show(console, _labels_table(report.statistics, names or {}))
+        show(console, _labels_table(report.statistics, names or {}, SHOWN_LABELS))
+    _show_warnings(console, report)
+
+
+def show_data_of_run(console: Console, report: DataReport) -> None:
+    """Print what was inferred, the number of rows, and the most frequent labels: half a screen before training."""
+    if (read := report.read) is not None:
+        rows = next(iter(read.raw.values()))
+        _show_reading(console, read)
+        uses = _uses(read.table_task)
+        unused = [name for name in rows.columns if name not in uses]
+        if unused:
+            more = f" and {len(unused) - SHOWN_UNUSED} more" if len(unused) > SHOWN_UNUSED else ""
+            console.print(f"not used: {', '.join(unused[:SHOWN_UNUSED])}{more}")
+        if read.inferred:
+            console.print(_inferred_table(read))
+    for split, statistics in report.statistics.items():
+        console.print(_rows_line(split, statistics, report.max_length))
+    if any(statistics.labels for statistics in report.statistics.values()):
+        names = report.read.table_task.label_names if report.read is not None else None
+        console.print(_labels_table(report.statistics, names or {}, SHOWN_LABELS_OF_RUN))
+    _show_warnings(console, report)
+
+
+def _show_reading(console: Console, read: ReadTask) -> None:
+    notes = [(name, note) for name, each in read.raw.items() for note in each.notes]
+    if notes:
+        print_lines(console, *(f"{name}: {note}" for name, note in notes))
+
+
+def _inferred_table(read: ReadTask) -> Table:
+    inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
+    return table(None, ("inferred", "is", "because", "to change it"), inferred, words=range(4))
+
+
+def _show_warnings(console: Console, report: DataReport) -> None:
     for split, statistics in report.statistics.items():
         if statistics.unlabelled is not None:
             count = statistics.counts["missing labels"]
@@ -80,12 +115,32 @@ def show_data(console: Console, report: DataReport) -> None:
         console.print(line)
 
 
-def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
+def _rows_line(split: str, statistics: SplitStatistics, max_length: int) -> str:
+    """The number of rows, what is special about some, their lengths and numbers."""
+    parts = [f"{statistics.rows:,} rows"]
+    parts += [f"{n:,} {label}" for name, label in LABELS["rows"].items() if (n := statistics.counts.get(name))]
+    if statistics.numbers:
+        smallest, mean, largest = statistics.numbers
+        parts.append(f"numbers from {smallest:,.4g} to {largest:,.4g}, mean {mean:,.4g}")
+    if (lengths := statistics.lengths) is not None:
+        parts.append(f"{lengths.median:,.0f} tokens at the median, {lengths.longest:,} at most")
+        if lengths.cut:
+            parts.append(f"{lengths.cut:.1%} longer than {max_length:,}")
+    return f"{split}: {', '.join(parts)}"
+
+
+def _uses(task: TableTask) -> dict[str, list[str]]:
+    """What the columns that are used are used as."""
     uses: dict[str, list[str]] = {}
     for name in (*COLUMNS, "id"):
         value = getattr(task, name)
         for column in value if isinstance(value, tuple) else [value]:
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
+    return uses
+
+
+def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
+    uses = _uses(task)
     names = rows.columns
     used_first = sorted(names, key=lambda name: name not in uses)
     lines = []
@@ -136,8 +191,8 @@ def _rows_table(statistics: Mapping[str, SplitStatistics], max_length: int) -> T
     return table("Rows", ("", *statistics), rows)
 
 
-def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str, str]) -> Table:
-    """Counts and shares of labels with an example of each; labels beyond the first ones are summed. The shares are of
+def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str, str], shown: int) -> Table:
+    """Counts and shares of labels with an example of each; labels beyond those `shown` are summed. The shares are of
     all labels (of the words, for tags); of the rows if a row may have several labels."""
     splits = list(statistics.values())
     labels = list(dict.fromkeys(label for split in splits for label in split.labels))
@@ -151,11 +206,11 @@ def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str,
         return (name, *shares, shortened(examples.get(name, "")) if len(members) == 1 else "")
 
     rows = []
-    for label in labels[:SHOWN_LABELS]:
+    for label in labels[:shown]:
         _, *cells = row(label, [label])
         rows.append((f"{label} ({names[label]})" if label in names else label, *cells))
-    if len(labels) > SHOWN_LABELS:
-        others = row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:])
+    if len(labels) > shown:
+        others = row(f"{len(labels) - shown} others", labels[shown:])
         if may_be_several:  # a row can have two of these labels, and would be counted twice in their share
             others = tuple("" if index % 2 == 0 and index > 0 else cell for index, cell in enumerate(others))
         rows.append(others)
@@ -165,7 +220,7 @@ def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str,
         rows.append(("(no label)", *shares, ""))
     share = "of the rows" if may_be_several else "share"
     headings = (heading for split in statistics for heading in (split, share))
-    return table("Labels", ("", *headings, "for example"), rows, words=(0, 1 + 2 * len(splits)))
+    return table(None, ("label", *headings, "for example"), rows, words=(0, 1 + 2 * len(splits)))
 
 
 def shortened(text: str) -> str:
@@ -226,16 +281,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if report.get("settings", {}).get("frozen"):
         done = f"head solved on {training['examples']:,} of {rows}"
         seconds = report["frozen_head"]["seconds"]
-    lines += [
-        *run_notes(report),
-        f"{done} in {seconds:,.0f} s",
-        *(
-            f"{part}: {counts[name]:,} {what}"
-            for part, counts in counts_of.items()
-            for name, what in _LEFT_OUT.items()
-            if counts.get(name)
-        ),
-    ]
+    lines.append(f"{done} in {seconds:,.0f} s")
     if "selection" in report:
         lines.append(report["selection"]["note"])
     lines.append(table_of_rows(result.rows()))
@@ -243,6 +289,14 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         compared = report.get("further_baselines", {}).get(split, {})
         first, *rest = score_rows(scores, compared)
         lines.append(table_of_rows([(split, *first[1:]), *rest]))
+    said_before = "" if found.already_complete else (report.get("frozen_head") or {}).get("line", "")
+    lines += [note for note in run_notes(report) if note != said_before]
+    lines += [
+        f"{part}: {counts[name]:,} {what}"
+        for part, counts in counts_of.items()
+        for name, what in _LEFT_OUT.items()
+        if counts.get(name)
+    ]
     if linear is not None and linear["left_out"] is not None:
         lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     lines += [] if task is None else published_lines(task)

@@ -23,7 +23,7 @@ from albert.finetuning.data import (
 )
 from albert.finetuning.evaluation import ComputeOptions, write_predictions
 from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import Start, StartedModel, fit_length, start_model
+from albert.finetuning.model import RandomEncoder, Start, StartedModel, fit_length, start_model
 from albert.finetuning.objective import TeacherLogits, open_teacher, training_setup
 from albert.finetuning.options import BY_DEFAULT, RecipeLike, plan_learning, requested_recipe
 from albert.finetuning.report_page import REPORT_NAME, write_report
@@ -47,7 +47,7 @@ from albert.runtime.devices import default_precision, describe_machine, pick_dev
 from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import read_versioned, save_versioned, to_json
+from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.recipe import TaskRecipe
@@ -107,7 +107,9 @@ def finetune(
         settings = resolve_settings(task, start, settings, record)
         pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
         started = start_model(start, task.target, requested.recipe, settings.seed, *pairs)
-        notes = list(started.notes)
+        is_loaded = not isinstance(start, RandomEncoder)
+        about_model = [note for note in started.notes if is_loaded and note not in started.changed]
+        notes = [note for note in started.notes if note not in about_model]
         positions = started.config.max_position_embeddings
         requested = replace(requested, recipe=fit_length(requested.recipe, positions))
         longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
@@ -239,6 +241,10 @@ def finetune(
                     notes=(*setup.notes, *before_training),
                     best=best,
                 )
+                if ranks.is_first:
+                    journal = Journal(folder.journal_path)
+                    journal.write("model", step=0, notes=about_model)
+                    journal.close()
                 work.start(ranks, announce, (*untrained, *before_training))
                 if ranks.is_first and not folder.checkpoints():
                     work.offer_probe()

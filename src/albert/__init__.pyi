@@ -242,7 +242,7 @@ def finetune(
     workers: int = 0,
     log: Literal['tensorboard', 'wandb', 'trackio'] = "tensorboard",
 ) -> FinetuneResult:
-    """Fine-tune a model on a declared task or on your own table, and evaluate it.
+    """Fine-tune a model on your own table or on a declared task, and evaluate it.
 
     The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
     directory. Values that are not set come from the task's recipe.

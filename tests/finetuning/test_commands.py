@@ -6,13 +6,13 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from tests.finetuning.conftest import SMALL
+from tests.finetuning.conftest import NOUNS, SMALL
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.finetuning.options import rate_for_width
 from albert.model.albert import AlbertForPairClassification
-from albert.runtime.json_files import read_json_object
+from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.glue import SST2
 from albert.tasks.metrics import accuracy, f1
@@ -23,7 +23,9 @@ def test_declared_task(command, data, tmp_path, capsys):
     assert run(command("SST-2", data / "choice", "run")) == 0
     out = capsys.readouterr().out
     assert "4 steps over 16 of 16 training rows" in out
-    assert "newly initialised: classifier.weight, classifier.bias" in out
+    assert "newly initialised" not in out
+    [loaded] = [event for event in read_journal(tmp_path / "run/journal.jsonl") if event["event"] == "model"]
+    assert "newly initialised: classifier.weight, classifier.bias" in loaded["notes"]
     assert "majority baseline" in out and re.search(r"^accuracy +[\d.]+ +50\.00\b", out, re.MULTILINE)
     results, predictions = tmp_path / "scores.json", tmp_path / "p.jsonl"
     evaluate = ["evaluate", "sst2", "--model", str(tmp_path / "run"), "--data", str(data / "choice")]
@@ -184,3 +186,31 @@ def test_errors_are_one_line_with_their_exit_code(
     assert message in error and "\n" not in error and error.startswith("albert: error: ")
     assert code in codes
     assert not (tmp_path / "run").exists()
+
+
+TABLES = {
+    "two classes": ("text,label\n", [f"the ship {i} and {NOUNS[i % 7]},{'ab'[i % 2]}" for i in range(400)]),
+    "numbers": ("text,label\n", [f"the ship {i} and {NOUNS[i % 7]},{i / 8}" for i in range(400)]),
+    "tags": ("", [f"Anna B-PER\nsaw O\nthe O\n{NOUNS[i % 7]} O\nof O\nRome B-LOC\n{i} O\n" for i in range(150)]),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_a_run_prints_before_its_scores_fits_on_half_a_screen(name, pretrained, tmp_path, capsys):
+    head, rows = TABLES[name]
+    path = tmp_path / ("rows.conll" if name == "tags" else "rows.csv")
+    path.write_text(head + "\n".join(rows) + "\n")
+    command = ["finetune", "--train", str(path), "--model", str(pretrained), *SMALL, "--output", str(tmp_path / "run")]
+    command += [] if name == "tags" else ["--label", "label"]
+    assert run(command) == 0
+    before = capsys.readouterr().out.partition("majority baseline")[0].splitlines()
+    assert len(before) <= 20, "\n".join(before)
+    assert before[0].split()[:2] == ["inferred", "is"]
+
+
+def test_help_begins_with_a_table_of_ones_own(capsys):
+    with pytest.raises(SystemExit):
+        run(["finetune", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.index("your own table") < shown.index("declared task")
+    assert "--train my.csv" in shown.partition("Example")[2].splitlines()[1]

@@ -124,7 +124,7 @@ def finetune(
     on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
 ) -> "FinetuneResult":
-    """Fine-tune a model on a declared task or on your own table, and evaluate it.
+    """Fine-tune a model on your own table or on a declared task, and evaluate it.
 
     The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
     directory. Values that are not set come from the task's recipe.

@@ -134,7 +134,8 @@ def _uses(task: TableTask) -> dict[str, list[str]]:
     uses: dict[str, list[str]] = {}
     for name in (*COLUMNS, "id"):
         value = getattr(task, name)
-        for column in value if isinstance(value, tuple) else [value]:
+        columns = value if isinstance(value, tuple) else (value,)
+        for column in columns if value is not None else ():
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
     return uses
 

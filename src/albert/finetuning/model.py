@@ -273,7 +273,7 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
     """Keys of `config.json`: the meaning of the head's outputs, and the lengths it was trained with."""
     keys: dict[str, Any] = {"finetuning": {"task": task.name, **{name: getattr(recipe, name) for name in LENGTHS}}}
     if trained_positions is not None:
-        keys["trained_positions"] = max(trained_positions, recipe.max_length)
+        keys["trained_positions"] = trained_positions
     target = task.target
     if target.is_linear:
         keys["max_sequence_length"] = recipe.max_length

@@ -94,7 +94,11 @@ class TaskWork(FinetuningWork):
 
     def config_keys(self) -> dict[str, Any]:
         """What `config.json` says of the head."""
-        keys = head_description(self.task, self.plan.recipe, self.started.trained_positions)
+        trained_positions = self.started.trained_positions
+        if trained_positions is not None:
+            longest = int(self.batches.sequences.lengths.max())
+            trained_positions = max(trained_positions, longest)
+        keys = head_description(self.task, self.plan.recipe, trained_positions)
         if self.scorer.scale is not None:
             keys[TARGET_SCALE_KEY] = vars(self.scorer.scale)
         if self.started.sentence_vectors is not None:

@@ -418,19 +418,23 @@ def vectors(side: Side) -> Outputs:
 
 
 def killed_by(number: signal.Signals, start: Callable[[Side, str], Sequence[object]]) -> Callable[[Side], Outputs]:
-    """A run that is killed after its first checkpoint and started again ends with the weights of an unbroken one."""
+    """A run that is killed up to three times, after a checkpoint, ends with the weights of an unbroken one."""
 
     def case(side: Side) -> Outputs:
         side.albert(*start(side, "unbroken"))
         words = start(side, "run")
+        kills = 0
         for _ in range(3):
             begun = side.start(*words)
-            seen = len(list((side.folder / "run").rglob("step-*")))
-            while begun.poll() is None and len(list((side.folder / "run").rglob("step-*"))) <= seen:
+            seen = checkpoints(side.folder / "run")
+            while begun.poll() is None and checkpoints(side.folder / "run") <= seen:
                 time.sleep(0.01)
             begun.send_signal(number)
             if begun.wait(SECONDS) == 0:
                 break
+            kills += 1
+        if kills == 0:
+            raise Failed("the run ended before it could be killed")
         side.albert(*words)
         outputs = weights(side.folder / "run" / "model")
         for name, value in weights(side.folder / "unbroken" / "model").items():
@@ -439,6 +443,11 @@ def killed_by(number: signal.Signals, start: Callable[[Side, str], Sequence[obje
         return outputs
 
     return case
+
+
+def checkpoints(run: Path) -> set[str]:
+    """The names of a run's complete checkpoints."""
+    return {path.name for path in (run / "checkpoints").glob("step-*")}
 
 
 def finetuning_run(side: Side, output: str) -> Sequence[object]:

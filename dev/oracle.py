@@ -567,12 +567,16 @@ def saved_int8(side: Side) -> Outputs:
 
 
 def declared_task(side: Side) -> Outputs:
-    """SST-2 in the layout of GLUE: training, evaluation, and the file for its server."""
+    """SST-2 in the layout of GLUE: training, and its evaluation."""
     side.albert("finetune", "sst-2", "--data", side.material / "glue", "--model", side.model, "--output", "run", *SHORT)
     model = side.folder / "run" / "model"
-    words = ("--data", side.material / "glue", "--device", "cpu", "--precision", "fp32", "--json")
-    printed = json.loads(side.albert("evaluate", "sst-2", "--model", model, *words))
-    return {**weights(model), "accuracy": numbers_called("accuracy", printed)}
+    words = ("--data", side.material / "glue", "--device", "cpu", "--precision", "fp32", "--results", "scores.json")
+    side.albert("evaluate", "sst-2", "--model", model, *words)
+    scores = json.loads((side.folder / "scores.json").read_text(encoding="utf-8"))
+    accuracy = numbers_called("accuracy", scores)
+    if not accuracy:
+        raise Failed(f"the scores name no accuracy: {scores}")
+    return {**weights(model), "accuracy": accuracy}
 
 
 def numbers_called(name: str, value: Any) -> list[float]:

@@ -1,5 +1,6 @@
 """What is said about the rows before training, and about the scores after it."""
 
+import html
 import json
 import re
 
@@ -39,6 +40,42 @@ def test_few_different_texts_are_said(pretrained, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "dev: 40 rows have 2 different texts" in said and "17% are held out" in said
     assert any("2 different texts in 40 rows" in note for note in result.report["notes"])
+
+
+def test_rows_whose_texts_differ_in_blanks_around_them_stay_together(pretrained, tmp_path, capsys):
+    labels = ("Billing", "billing", "billing", "bug")
+    plain = [(f"the ship {i % 40}", labels[i % 4]) for i in range(480)]
+    blanks = ["{}", " {}", "{}\t", "  {} "]
+    padded = [(blanks[i % 7 % 4].format(text), label) for i, (text, label) in enumerate(plain)]
+    held_out = {}
+    for name, rows in {"plain": plain, "padded": padded}.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
+        tables = read_task(TableTask(train=path, text="text", label="label")).tables
+        train = {row.fields["text"].strip() for row in tables["train"].rows}
+        assert not any(row.fields["text"].strip() in train for row in tables["dev"].rows)
+        held_out[name] = [row.identifier for row in tables["dev"].rows]
+    assert held_out["padded"] == held_out["plain"]
+    result = albert.finetune(train=tmp_path / "padded.csv", model=pretrained, output=tmp_path / "run", **UNLEARNED)
+    said = capsys.readouterr().err
+    n_dev = len(held_out["plain"])
+    n_train = 480 - n_dev
+    assert f"train: {n_train} rows have {n_train // 12} different texts" in said
+    assert any(f"{n_dev // 12} different texts in {n_dev} rows" in note for note in result.report["notes"])
+    similar = "the labels 'Billing' and 'billing' are different classes"
+    assert any(note.startswith(similar) for note in result.report["notes"])
+    page = html.unescape((tmp_path / "run/report.html").read_text())
+    assert similar in page
+
+
+def test_the_first_score_of_rare_classes_is_explained(tmp_path):
+    rows = ["the ship,bug"] * 90 + ["the bill,billing"] * 90 + ["fine,praise"] * 15 + ["the card,Billing"] * 2
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    task = TableTask(train=tmp_path / "rows.csv", text="text", label="label")
+    inferred = {each.what: each for each in read_task(task, hold_out=False).inferred}
+    assert inferred["first score"].value == "macro_f1"
+    why = inferred["first score"].why
+    assert why.startswith("7.6% of the rows have the label 'praise'") and "fewer than 10 rows do not count" in why
 
 
 def test_few_development_rows_and_another_language(pretrained, tmp_path):

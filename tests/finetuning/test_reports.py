@@ -275,6 +275,8 @@ def test_numbers_of_axes_fit_their_margin(value):
     [
         (99.0, 80.0, "rising", 3.0, "--model small-vectors"),
         (85.0, 80.0, "rising", 3.0, "--epochs 6"),
+        (85.0, 80.0, "once", 3.0, "--epochs 6"),
+        (100.0, 95.0, "once", 3.0, "--model small-vectors"),
         (85.0, 80.0, "unknown", 0.8, "--epochs 2"),
         (85.0, 80.0, "stopped", 3.0, "--model small-vectors"),
         (51.0, 50.0, "rising", 3.0, "--learning-rate 0.0008"),
@@ -287,12 +289,15 @@ def test_next_step_names_a_value(training, development, trend, epochs, option):
     shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "trend": trend}
     step = next_step("accuracy", training, development, 50.0, **shape)
     assert step is None if option is None else step is not None and step["try"].startswith(option)
+    if step is not None and option.startswith("--epochs") and trend != "unknown":
+        assert ("still rising at the end" in step["why"]) is (trend == "rising")
+        assert ("scored only at the end" in step["why"]) is (trend == "once")
 
 
 @pytest.mark.parametrize(
     ("scores", "epochs", "trend"),
     [
-        ([70.0], 3.0, "rising"),
+        ([70.0], 3.0, "once"),
         ([60.0, 70.0, 80.0], 3.0, "rising"),
         ([70.0, 70.0], 3.0, "unknown"),  # two equal evaluations
         ([60.0, 70.0, 70.0, 70.0], 3.0, "unknown"),

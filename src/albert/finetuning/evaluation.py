@@ -461,8 +461,15 @@ LARGE_GAP = 10.0
 """Points between the scores of training and development rows from which on the model knows its rows by heart."""
 WELL_KNOWN = 95.0
 """The score of training rows from which on little is left to learn from them."""
+ALL_KNOWN = 99.95
+"""The score of training rows from which on it is shown as 100.0: more epochs do not help."""
 LEARNT = 2.0
 """Points above the majority baseline from which on a model has learned something."""
+_WITHOUT_PLATEAU = {
+    "rising": "; the score was still rising at the end",
+    "once": "; the development set was scored only at the end, so whether its score still rises is not known",
+    "unknown": "; the evaluations do not show whether the score still rises",
+}
 LARGER_MODELS = {384: "small-vectors", 768: "albert/albert-base-v2"}
 """For models that are narrower than the key."""
 
@@ -476,7 +483,7 @@ def next_step(
     hidden_size: int,
     learning_rate: float,
     epochs: float,
-    trend: Literal["rising", "unknown", "stopped"],
+    trend: Literal["rising", "once", "unknown", "stopped"],
     is_english: bool = True,
 ) -> dict[str, str] | None:
     """What to change next, by the scores of training and development rows: `why`, and what to `try`.
@@ -502,9 +509,11 @@ def next_step(
     if training - (baseline or 0.0) < LEARNT and rate > learning_rate and epochs >= 1:
         why += ", hardly above the majority baseline; the model has not learned yet"
         return {"why": why, "try": f"--learning-rate {rate:.2g}"}
+    if training >= ALL_KNOWN:
+        why += "; more epochs have nothing left to learn from the training rows"
+        return {"why": why, "try": f"{larger}, or more labelled rows" if larger else "more labelled rows"}
     if trend != "stopped":
-        still = "; the score was still rising at the end, or was taken only there"
-        why += still if trend == "rising" else "; the evaluations do not show whether the score still rises"
+        why += _WITHOUT_PLATEAU[trend]
         return {"why": why, "try": f"--epochs {math.ceil(2 * epochs)}"}
     why += "; the last evaluations rose by no more than chance, so more epochs do not help"
     return {"why": why, "try": larger or "more labelled rows"}

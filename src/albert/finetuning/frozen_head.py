@@ -255,7 +255,7 @@ def cross_validated_losses(
 def describe(solved: SolvedHead, scores: Mapping[str, float | None], alone: bool = False) -> str:
     """One line about a solved head and its first score."""
     name, score = next(iter(scores.items()), ("", None))
-    shown = "" if score is None else f": {name.replace('_', ' ')} {score:.1f}"
+    shown = "" if score is None else f": {name} {score:.1f}"
     what = FROZEN if alone else "head solved on frozen features"
     replaced = ""
     if solved.replaced_pooler is not None:

@@ -76,8 +76,8 @@ def evaluations_without_gain(metric: str, journal: Path) -> int:
     return max(0, len(scores) - 1 - best)
 
 
-Trend = Literal["rising", "unknown", "stopped"]
-"""What the evaluations of a run say: the last one was the best or the only one; too little; a plateau."""
+Trend = Literal["rising", "once", "unknown", "stopped"]
+"""What the evaluations of a run say: the last one was the best; there was one, at the end; too little; a plateau."""
 PLATEAU_EVALUATIONS = 4
 PLATEAU_EPOCHS = 2.0
 
@@ -105,7 +105,9 @@ def development_trend(metric: str, journal: Path, epochs: float, examples: int) 
         gain = max(scores[-PLATEAU_EVALUATIONS:]) - best
         if gain <= score_noise(best, examples):
             return "stopped"
-    if len(scores) < 2 or scores[-1] > max(scores[:-1]):
+    if len(scores) < 2:
+        return "once"
+    if scores[-1] > max(scores[:-1]):
         return "rising"
     return "unknown"
 

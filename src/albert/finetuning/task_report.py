@@ -21,6 +21,7 @@ from albert.finetuning.task_work import TaskWork
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
+from albert.tasks.infer import similar_labels
 from albert.tasks.task import UNNAMED
 from albert.text.unknown import is_english
 from albert.training.logging import TrainingResult
@@ -48,7 +49,7 @@ def task_report(
     n_evaluated = len(evaluation.predictions)
     notes = [*_notes(work), *evaluation.notes]
     dev = work.scorer.dev_split.examples
-    n_texts = len({(example.texts, example.options) for example in dev})
+    n_texts = len({(*map(str.strip, example.texts), example.options) for example in dev})
     if n_evaluated < FEW_ROWS:
         rows = "row" if n_evaluated == 1 else "rows"
         few = f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
@@ -202,6 +203,9 @@ def _next_step(
 
 def _notes(work: TaskWork) -> list[str]:
     notes = [*work.started.notes, *work.notes]
+    if isinstance(work.task.source, TableSource) and not work.task.target.per_token:
+        similar = similar_labels(work.task.target.class_names)
+        notes += [f"the labels {labels} are different classes: are they one, with one spelling?" for labels in similar]
     if work.scorer.scale is not None:
         notes.append(
             f"numbers were trained as standard scores: training mean {work.scorer.scale.mean:.4g}, "

@@ -79,7 +79,7 @@ class Texts:
 def read_texts(path: Path, column: str | None) -> Texts:
     """Read a column of a table: the named one, or the one called `text`, or the only one.
 
-    Rows without text and repeated texts are left out and counted.
+    Rows without text and repeated texts are left out and counted; texts that differ only in blanks around them repeat.
     """
     table = read_table(path)
     columns = table.columns
@@ -95,7 +95,10 @@ def read_texts(path: Path, column: str | None) -> Texts:
         raise DamagedData(path, f"has no column {column!r}", did_you_mean(column, columns))
     rows = [row.text(column) if column in row.fields else "" for row in table.rows]
     filled = [row for row in rows if row.strip()]
-    texts = list(dict.fromkeys(filled))
+    first: dict[str, str] = {}
+    for text in filled:
+        first.setdefault(text.strip(), text)
+    texts = list(first.values())
     if len(texts) < 2:
         raise MissingInput(path, f"has {len(texts)} different texts in column {column!r}, at least 2 are needed")
     left_out = {"rows_without_text": len(rows) - len(filled), "repeated_texts": len(filled) - len(texts)}
@@ -117,8 +120,8 @@ def hold_out_texts(texts: Texts, share: float, seed: int) -> tuple[Texts, Texts]
 
 def without_texts(texts: Texts, scored: Texts) -> Texts:
     """Training texts without those of the development set."""
-    scored_texts = set(scored.texts)
-    train = [text for text in texts.texts if text not in scored_texts]
+    scored_texts = set(map(str.strip, scored.texts))
+    train = [text for text in texts.texts if text.strip() not in scored_texts]
     if len(train) < 2:
         raise MissingInput("training texts", f"{len(train)} are not in the development set, at least 2 are needed")
     left_out = {"rows_that_share_a_text_with_dev": len(texts.texts) - len(train)}

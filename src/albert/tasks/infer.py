@@ -401,11 +401,7 @@ def _with_labels(
             if label.casefold() in no_labels:
                 why = "a class of its own; a cell without a label is empty"
                 inferred.append(Inferred("no label?", repr(label), why, "an empty cell, --drop-unlabelled"))
-        same: dict[str, list[str]] = {}
-        for label in labels if kind != "token-classification" else ():
-            same.setdefault("".join(label.casefold().split()), []).append(label)
-        for group in (group for group in same.values() if len(group) > 1):
-            shown = " and ".join(map(repr, group))
+        for shown in similar_labels(labels) if kind != "token-classification" else ():
             inferred.append(Inferred("similar labels", shown, "they are different classes", "one spelling"))
     known = task.labels or ()
     if kind == "classification" and len(known) == 2 and task.positive is None and to_learn:
@@ -446,6 +442,14 @@ def _with_labels(
     return task
 
 
+def similar_labels(labels: Sequence[str]) -> list[str]:
+    """The labels that differ only in case and blanks, such as `'Good' and 'good'`."""
+    same: dict[str, list[str]] = {}
+    for label in labels:
+        same.setdefault("".join(label.casefold().split()), []).append(label)
+    return [" and ".join(map(repr, group)) for group in same.values() if len(group) > 1]
+
+
 MOSTLY_ONE_CLASS = 0.8
 """The share of the most frequent class from which on accuracy says little, so that F1 chooses the best evaluation."""
 RARE_CLASS = 0.5
@@ -474,8 +478,10 @@ def _with_metrics_of_rare_classes(task: TableTask, counts: Counter[str], inferre
     what = f"f1 of {task.positive}" if len(labels) == 2 else "macro_f1"
     why = f"{share:.0%} of the rows have the label {most!r}, so that accuracy says little"
     if share < MOSTLY_ONE_CLASS:
-        why = f"only {share_of_rarest:.1%} of the rows have the label {rarest!r}, of which accuracy says little"
-    inferred.append(Inferred("best is by", what, why, f"--metrics accuracy {names[0]}"))
+        why = f"{share_of_rarest:.1%} of the rows have the label {rarest!r}, of which accuracy says little"
+        if len(counted) < len(labels):
+            why += f" (labels with fewer than {MIN_RARE_ROWS} rows do not count)"
+    inferred.append(Inferred("first score", what, why, f"--metrics accuracy {names[0]}"))
     return replace(task, metrics=names)
 
 
@@ -503,8 +509,8 @@ def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Infe
 # --------------------------------------------------------------------------------------------------------------------
 # Rows of the training file that are held out as development set if there is no file for it.
 #
-# Rows with the same text or context stay together, so that no scored text was trained on. Rows and seed alone decide
-# which rows are chosen.
+# Rows with the same text or context, but for blanks around it, stay together, so that no scored text was trained on.
+# Rows and seed alone decide which rows are chosen.
 
 
 def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from albert.tasks.source import Row
+from albert.tasks.source import Field, Row
 
 
 class Inputs(ABC):
@@ -20,8 +20,13 @@ class Inputs(ABC):
         return tuple(row.text(column) for column in self.columns)
 
     def group(self, row: Row) -> tuple[Any, ...]:
-        """What rows have in common that a split keeps together: their texts, or their context."""
-        return tuple(row.fields.get(column) for column in self.columns)
+        """What rows have in common that a split keeps together: their texts, or their context, without outer blanks."""
+        return tuple(without_outer_blanks(row.fields.get(column)) for column in self.columns)
+
+
+def without_outer_blanks(value: Field | None) -> Field | None:
+    """A text as it is compared with others: tokenizers drop the blanks around it. A list stays as it is."""
+    return value.strip() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class QuestionInContext(Inputs):
         return self.question, self.context
 
     def group(self, row: Row) -> tuple[Any, ...]:
-        context = row.fields.get(self.context)
+        context = without_outer_blanks(row.fields.get(self.context))
         return (context,) if context else super().group(row)
 
 

@@ -19,7 +19,7 @@ from albert.runtime.random_streams import stream
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import encode_all
-from albert.tasks.inputs import Pair, QuestionInContext, Single, Words
+from albert.tasks.inputs import Pair, QuestionInContext, Single, Words, without_outer_blanks
 from albert.tasks.kinds.choice import Option, question_with_option
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
@@ -383,8 +383,9 @@ class SplitStatistics:
     """Statistics of a split.
 
     Attributes:
-        counts: `empty texts`, `missing labels`, `duplicates` (rows with the texts of an earlier row), `contradictions`
-            (duplicates with another label), `in train`, `labels unknown to train`, and counts from reading the file.
+        counts: `empty texts`, `missing labels`, `duplicates` (rows with the texts of an earlier row, but
+            for blanks around them), `contradictions` (duplicates with another label), `in train`, `labels unknown to
+            train`, and counts from reading the file.
         labels: frequency of each label, most frequent first, and 0 for labels of the task that no row has; empty for
             numbers and spans.
         without_labels: of several labels per row, the rows without any; None for other kinds.
@@ -413,11 +414,11 @@ def table_statistics(
     train_texts = set()
     train_labels = set()
     if train is not None:
-        train_texts = {_values(row, *columns) for row in train.rows}
+        train_texts = {_compared(row, *columns) for row in train.rows}
         train_labels = {label for row in train.rows for label in target.written_labels(row)}
     statistics = {}
     for split, rows in tables.items():
-        texts = [_values(row, *columns) for row in rows.rows]
+        texts = [_compared(row, *columns) for row in rows.rows]
         labels = [target.written_labels(row) for row in rows.rows]
         counts = _count_defects(task, rows.rows, texts, labels)
         counts |= {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
@@ -496,6 +497,11 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
 
 def _values(row: Row, *columns: str) -> tuple[Field | None, ...]:
     return tuple(row.fields.get(column) for column in columns)
+
+
+def _compared(row: Row, *columns: str) -> tuple[Field | None, ...]:
+    """The values by which rows with the same texts are found."""
+    return tuple(map(without_outer_blanks, _values(row, *columns)))
 
 
 def _count_defects(

@@ -44,6 +44,22 @@ def test_prediction_is_that_of_the_method(kind, arguments, method, key, saved, c
     assert all(entry[key] in shown for entry in expected)
 
 
+def test_an_empty_text_is_noted(classifier, capsys, caplog):
+    meaningless = "an answer to an empty text means nothing"
+    assert run(["predict", classifier, "--classify", "", "--device", "cpu"]) == 0
+    written = capsys.readouterr().err + caplog.text
+    assert written.count(f"note: 1 of 1 texts is empty; {meaningless}") == 1
+    predictor = albert.load(classifier, "cpu")
+    for texts, pairs, said in (
+        (["", "He came.", " \n"], None, "2 of 3 texts are empty"),
+        (["He came."], None, None),
+        (["", ""], ["He saw.", " "], "1 of 2 texts is empty"),
+    ):
+        caplog.clear()
+        predictor.classify_batch(texts, pairs)
+        assert [f"{said}; {meaningless}" in record.getMessage() for record in caplog.records] == [True] * bool(said)
+
+
 def test_masks_are_filled(saved, capsys):
     path = str(saved("pretraining"))
     assert run(["predict", path, "--fill-mask", "The [MASK] sat.", "--top-k", "3"]) == 0

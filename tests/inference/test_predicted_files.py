@@ -248,10 +248,12 @@ def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, tmp_path, 
 
 
 @pytest.mark.parametrize("name", ["in.txt", "in.csv"])
-def test_empty_texts_are_counted(name, classifier, predicted, capsys):
+def test_empty_texts_are_counted(name, classifier, saved, predicted, capsys):
     content = "a\n\nb\n \n" if name == "in.txt" else 'text,n\na,1\n"",2\nb,3\n" ",4\n'
     assert len(predicted(classifier, content, name=name)) == 4
-    assert "2 of 4 texts are empty" in capsys.readouterr().err
+    assert "2 of 4 texts are empty; an answer to an empty text means nothing" in capsys.readouterr().err
+    assert len(predicted(str(saved("encoder")), content, "--task", "embed", name=name)) == 4
+    assert "2 of 4 texts are empty; the vector of an empty text means nothing" in capsys.readouterr().err
 
 
 def test_pretrained_model_fills_masks_and_predicts_orders(saved, predicted, tmp_path, refused, capsys):

@@ -210,6 +210,7 @@ def predict(
         from albert.checkpoints.model_directory import read_config
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
+        from albert.inference.texts import MEANINGLESS_ANSWER, MEANINGLESS_VECTOR
         from albert.tasks.custom import for_other_file
         from albert.tasks.reading.rows import sentences_of_lines
         from albert.tasks.reading.table_file import WORDS
@@ -345,7 +346,8 @@ def predict(
         print(f"{output}: {summary.rows:,} rows", file=sys.stderr)
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
-        note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; an answer to an empty text means nothing")
+        meaningless = MEANINGLESS_VECTOR if ability.name in ("embed", "layers") else MEANINGLESS_ANSWER
+        note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; {meaningless}")
     for name, count in summary.empty_in.items():
         note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")
     if summary.cut:

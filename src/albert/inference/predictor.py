@@ -52,7 +52,7 @@ from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.inference.texts import note_cut
+from albert.inference.texts import note_cut, note_empty
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
@@ -329,8 +329,10 @@ class Predictor:
         """Every label with its probability, most likely first, for each text (or text and pair).
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
-        ones are predicted. Entries of a text that was cut have `tokens_cut`."""
-        return rank_labels(self, texts, pairs)
+        ones are predicted. Entries of a text that was cut have `tokens_cut`; a note says how many texts are empty."""
+        ranked = rank_labels(self, texts, pairs)
+        note_empty(texts, pairs)
+        return ranked
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
@@ -341,7 +343,9 @@ class Predictor:
 
         A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
         name, else a sigmoid. A note says how many texts were cut; `classify_batch` gives `tokens_cut` of each."""
-        return score_texts(self, texts, pairs)
+        scores = score_texts(self, texts, pairs)
+        note_empty(texts, pairs)
+        return scores
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 MASK = "[MASK]"
+MEANINGLESS_ANSWER = "an answer to an empty text means nothing"
+MEANINGLESS_VECTOR = "the vector of an empty text means nothing"
 
 
 class EncodedTexts(NamedTuple):
@@ -65,6 +67,16 @@ def note_cut(cut: Sequence[int], longest: int, remedy: str) -> None:
         verb = "was" if texts == 1 else "were"
         count = f"{texts:,} of {len(cut):,} texts {verb} cut ({sum(cut):,} tokens)"
         _logger.warning("albert: note: %s: at most %s tokens are read; %s", count, f"{longest:,}", remedy)
+
+
+def note_empty(texts: Sequence[str], pairs: Sequence[str] | None = None) -> None:
+    """Log how many texts of a call, or pairs of texts, have no character that is not blank."""
+    parts = (texts,) if pairs is None else (texts, pairs)
+    empty = sum(not any(text.strip() for text in row) for row in zip(*parts, strict=True))
+    if empty:
+        verb = "is" if empty == 1 else "are"
+        what = f"{empty:,} of {len(texts):,} texts {verb} empty"
+        _logger.warning("albert: note: %s; %s", what, MEANINGLESS_ANSWER)
 
 
 def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:

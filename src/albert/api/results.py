@@ -133,7 +133,7 @@ def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[s
     calibration = analysis.get("calibration")
     if calibration:
         line = calibration_line(calibration)
-        tables.append((line[0].upper() + line[1:], calibration_rows(calibration)))
+        tables.append((line, calibration_rows(calibration)))
     return tables
 
 

@@ -270,7 +270,7 @@ def calibration_line(calibration: Mapping[str, Any]) -> str:
     if abs(difference) >= 1:
         verdict = f"{abs(difference):.1f} points too {'high' if difference > 0 else 'low'} on average"
     error = calibration["expected_calibration_error"]
-    return f"expected calibration error {error:.1f} points: the probabilities are {verdict}"
+    return f"Expected calibration error {error:.1f} points: the probabilities are {verdict}"
 
 
 def _notes(results: Mapping[str, Any]) -> list[str]:

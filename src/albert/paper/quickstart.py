@@ -217,7 +217,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     start = PretrainedEncoder(BUNDLED_MODEL)
     shipped = finetune(task, start, data, directory / f"authorship-{BUNDLED_MODEL}", settings=settings)
 
-    _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {BUNDLED_MODEL}")
+    _heading(console, 6, "Answers", f"by the model just trained and by {BUNDLED_MODEL}")
     trained = _answers(str(pretrained.model), tuned.model_directory)
     pairs = zip(trained, _answers(BUNDLED_MODEL, shipped.model_directory), strict=True)
     answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, WHO_WROTE), pairs, strict=True))

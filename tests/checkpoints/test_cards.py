@@ -578,10 +578,44 @@ def test_a_threshold_for_questions_without_an_answer_is_followed_by_albert_alone
     check_card(tmp_path / "run" / "model", monkeypatch, "albert")
 
 
-def test_the_base_its_licence_and_its_languages_are_named(make, tmp_path):
+def test_the_base_and_its_licence_are_named_and_its_language_only_where_the_data_is_known(make, tmp_path):
     start = make("bert", "vectors")
     (start / "README.md").write_text("---\nlicense: mit\nlanguage: en\nbase_model: someone/base\n---\n")
     header = header_of(finetuned(start, "one label", tmp_path / "run"))
-    stated = {"license": "mit", "language": "en", "base_model": "someone/base", "base_model_relation": "finetune"}
+    stated = {"license": "mit", "base_model": "someone/base", "base_model_relation": "finetune"}
     assert {key: header[key] for key in stated} == stated
-    assert "accuracy" in header["metrics"]
+    assert "language" not in header
+    assert header["metrics"] == ["accuracy", "f1"]
+    named = [metric["name"] for metric in header["model-index"][0]["results"][0]["metrics"]]
+    assert "macro_f1" in named
+    rows = "".join(f"{text(number)}\t{number % 2}\n" for number in range(20))
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + rows)
+    settings = {"steps": 2, "batch_size": 4, "device": "cpu"}
+    albert.finetune("sst-2", data=tmp_path, model=str(start), output=tmp_path / "declared", **settings)
+    assert header_of(tmp_path / "declared" / "model")["language"] == "en"
+
+
+PARAMETERS = {"one label": ("pooler", "model"), "tags": (), "options": ("pooler", "model"), "a span": ()}
+LENGTH_SETTINGS = {
+    "one label": (),
+    "tags": (),
+    "options": ("question_length",),
+    "a span": ("question_length", "stride"),
+}
+
+
+@pytest.mark.parametrize("has_pooling", [False, True])
+@pytest.mark.parametrize("task", PARAMETERS)
+def test_a_card_counts_what_the_file_holds_and_lists_the_lengths_that_are_read(
+    make, encoder, has_pooling, task, tmp_path
+):
+    start = encoder("bert", VECTORS["mean"]) if has_pooling else make("bert", "vectors")
+    model = finetuned(start, task, tmp_path / "run")
+    rows = dict(re.findall(r"^\| (.+) \| (.+) \|$", (model / "README.md").read_text(), re.MULTILINE))
+    expected = () if has_pooling else PARAMETERS[task]
+    assert tuple(name for name in ("pooler", "model") if name in rows) == expected
+    counted = sum(int(rows[name].replace(",", "")) for name in (expected[1:] or ("encoder",)) + ("task head",))
+    tensors = load_file(model / "model.safetensors")
+    assert counted == sum(tensor.numel() for tensor in tensors.values())
+    assert tuple(name for name in ("question_length", "stride") if name in rows) == LENGTH_SETTINGS[task]

@@ -30,9 +30,15 @@ _TEXTS = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(enc
 _UNSET: tuple[object, ...] = (None, [], (), {}, "")
 _THRESHOLD = "no_answer_threshold"
 _MOST_TOKENS = 512
-_METRIC_IDS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
+_METRIC_IDS = {
+    "macro_f1": "f1",
+    "micro_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
 """Our names of metrics -> those of the Hub, where they differ."""
-_HUB_METRICS = ("accuracy", "f1", "exact_match", *_METRIC_IDS.values())
+_HUB_METRICS = ("accuracy", "exact_match", *_METRIC_IDS.values())
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a card is made of.

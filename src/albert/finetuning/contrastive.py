@@ -365,7 +365,7 @@ def finetune_contrastive(
                     what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
                     card = Card(
                         name=output.name,
-                        base=started.base,
+                        base=replace(started.base, languages=()),
                         base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",

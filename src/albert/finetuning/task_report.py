@@ -1,6 +1,7 @@
 """The report of a fine-tuning run on a task, and the card of its model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
 from albert.tasks.infer import similar_labels
+from albert.tasks.kinds.choice import Option
+from albert.tasks.kinds.span import Span
 from albert.tasks.task import UNNAMED
 from albert.text.unknown import is_english
 from albert.training.logging import TrainingResult
@@ -136,6 +139,8 @@ def task_card(
     head = sum(p.numel() for n, p in work.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
+    if not any(name.startswith("albert.pooler.") for name, _ in work.model.named_parameters()):
+        parts = {name: count for name, count in parts.items() if name not in ("pooler", "model")}
     scores: dict[str, float] = {}
     for metric, score in evaluation.defined_scores.items():
         scores[f"{metric}, development set"] = score
@@ -151,15 +156,24 @@ def task_card(
         name=work.folder.path.name,
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
-        recipe=to_json(work.plan.recipe),
+        recipe=_settings_of(work),
         scores=scores,
         measured=_measured(work, evaluation, report),
         data=[source, *started.changed, *data_lines],
         versions={"torch": torch.__version__},
         example=examples[0] if examples else {},
-        base=started.base,
+        base=replace(started.base, languages=()) if isinstance(task.source, TableSource) else started.base,
         base_relation="finetune",
     )
+
+
+def _settings_of(work: TaskWork) -> dict[str, Any]:
+    """The recipe for the card, without the lengths that this kind of task does not read."""
+    target = work.task.target
+    unread: tuple[str, ...] = ()
+    if not isinstance(target, Span):
+        unread = ("stride",) if isinstance(target, Option) else ("question_length", "stride")
+    return {name: value for name, value in to_json(work.plan.recipe).items() if name not in unread}
 
 
 def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:

@@ -446,7 +446,7 @@ def finetune_vectors(
                     shown |= {f"{name}, before training": score for name, score in before.items()}
                     card = Card(
                         name=output.name,
-                        base=started.base,
+                        base=replace(started.base, languages=()),
                         base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, "

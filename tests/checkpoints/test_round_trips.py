@@ -269,7 +269,8 @@ def test_equal_copies_of_tied_tensors_and_buffers_are_dropped():
     written["albert.embeddings.position_ids"] = torch.arange(6)[None]
     renamed = from_transformers(written, config, "file")
     assert renamed.unexpected == ()
-    assert {"predictions.decoder.weight", "albert.embeddings.position_ids"} < set(renamed.dropped)
+    assert set(renamed.dropped) == {"predictions.decoder.weight", "albert.embeddings.position_ids"}
+    assert set(renamed.identity_map) == {f"{MAP}.weight", f"{MAP}.bias"}
     assert renamed.tensors.keys() == state.keys()
 
 

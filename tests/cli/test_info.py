@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.cli.conftest import SHAPE
 
+from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.descriptions import resolve
 from albert.cli.main import run
 from albert.commands.info import bytes_of_size
-from albert.model.config import PRESETS
+from albert.model.albert import AlbertForTokenClassification
+from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import count_training_memory
 from albert.runtime.devices import precision_advice
 
@@ -114,6 +117,32 @@ def test_labels_runs_and_tokenizers_are_described(scene, info) -> None:
     report = info(scene.tokenizer, "--json")
     assert report["kind"] == "tokenizer" and report["tokenizer"]["pieces"] == 180
     assert "SentencePiece" in info(scene.tokenizer)
+
+
+def test_a_classifier_is_described_with_its_own_head(scene, info) -> None:
+    output = info(scene.classifier)
+    assert "masked-token head" not in output and "sentence-order head" not in output and "both heads" not in output
+    model = info(scene.classifier, "--json")["model"]
+    hidden = SHAPE["hidden_size"]
+    assert model["head_parameters"] == {"its head": 2 * hidden + 2}
+    assert re.search(rf"its head +{2 * hidden + 2} ", output)
+    assert re.search(rf"with its head +{model['parameters']:,} ", output)
+    assert "model with pooler" in output
+
+
+def test_a_pre_trained_model_is_described_with_both_heads(scene, info) -> None:
+    output = info(scene.pretrained)
+    for words in ("masked-token head", "sentence-order head", "with both heads", "model with pooler"):
+        assert words in output
+
+
+def test_a_head_without_a_pooler_is_counted_without_one(scene, info, tmp_path: Path) -> None:
+    config = AlbertConfig(vocab_size=180, **{**SHAPE, "embedding_size": SHAPE["hidden_size"]})
+    directory = tmp_path / "model"
+    save_model_directory(directory, AlbertForTokenClassification(config, 3), scene.tokenizer)
+    output = info(directory)
+    assert "without pooler" in output and "model with pooler" not in output and "with its head" in output
+    assert re.search(r"in the file but not needed +none", output)
 
 
 def test_a_random_head_is_reported(scene, info, tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ class RenamedTensors:
         tensors: our name, with `albert.` before the backbone's -> tensor.
         in_file: our name -> its name in the file, the first one of copies.
         unexpected: names in the file that no model of ours has.
-        dropped: names of redundant tensors: copies of tied ones, saved buffers, an identity map.
+        dropped: names of redundant tensors: copies of tied ones, saved buffers.
+        identity_map: names of the identity map that transformers needs and we do not.
         family: whose names the file has.
     """
 
@@ -121,6 +122,7 @@ class RenamedTensors:
     in_file: dict[str, str]
     unexpected: tuple[str, ...]
     dropped: tuple[str, ...]
+    identity_map: tuple[str, ...] = ()
     family: Family = FAMILIES["albert"]
 
     def head_names(self) -> dict[str, str]:
@@ -226,9 +228,10 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     content = {name: tensors[original] for name, original in originals.items()}
     ties = drop_equal_ties(content, family, where)
     dropped = [name for name in content if name.endswith(BUFFERS)]
+    identity_map: list[str] = []
     if family.name == "albert" and not config.projects_embeddings:
-        dropped += _identity_map(content, config, where)
-    for name in dropped:
+        identity_map = _identity_map(content, config, where)
+    for name in (*dropped, *identity_map):
         del content[name]
     dropped += ties
     renamed: dict[str, Tensor] = {}
@@ -252,6 +255,7 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
         in_file=in_file,
         unexpected=tuple(sorted(originals[name] for name in content)),
         dropped=tuple(sorted(originals[name] for name in dropped)),
+        identity_map=tuple(sorted(originals[name] for name in identity_map)),
         family=family,
     )
 

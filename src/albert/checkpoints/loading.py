@@ -299,7 +299,8 @@ class LoadingReport:
         verified: whether every file was checked against a manifest.
         newly_initialised: tensors with random values, because they are missing or belong to a new head.
         drawn: the same by our names, `albert.` before those of the encoder.
-        dropped: redundant tensors: equal copies of tied ones, saved buffers, an identity map.
+        dropped: redundant tensors: equal copies of tied ones, saved buffers.
+        identity_map: the identity map that transformers needs, which every such file has and which is not reported.
     """
 
     source: str
@@ -309,6 +310,7 @@ class LoadingReport:
     drawn: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    identity_map: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -373,6 +375,7 @@ def fit_tensors(
         drawn=tuple(drawn),
         unexpected=tuple(sorted([*(in_file[n] for n in renamed.tensors if n not in loaded), *renamed.unexpected])),
         dropped=renamed.dropped,
+        identity_map=renamed.identity_map,
     )
 
 

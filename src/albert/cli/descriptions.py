@@ -82,10 +82,11 @@ _WIDEST_LIST = 97
 """Width of the complete list of presets."""
 
 
-def show_size(console: Console, report: sizes.SizeReport) -> None:
-    """Print all figures of one architecture."""
+def show_size(console: Console, report: sizes.SizeReport, model: inspection.ModelReport | None = None) -> None:
+    """Print all figures of one architecture; of a model directory with the heads that it has."""
     settings = {name: value for name, value in asdict(report.configuration).items() if value is not None}
-    show(console, key_value_table(None, settings), _parameters(report), _work(report))
+    parameters = _parameters(report) if model is None else _parameters_of_model(report, model)
+    show(console, key_value_table(None, settings), parameters, _work(report))
     if report.published:
         rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
         show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
@@ -102,6 +103,36 @@ def _parameters(report: sizes.SizeReport) -> Table:
     ]
     if (count := report.transformers_parameters) != model:  # it maps E to H even if they are equal
         rows.append(styled(None, "  model in transformers", count, "", megabytes(4 * count)))
+    return table("Parameters", ("", "", "of model", "MB, fp32"), rows)
+
+
+def _parameters_of_model(report: sizes.SizeReport, model: inspection.ModelReport) -> Table:
+    """The parameters of a model directory: its pooler if it has one, and its own heads."""
+    counts = report.parameters.by_part()
+    left_out = ["masked_language_model_head", "sentence_order_head", "pretraining"]
+    in_transformers = report.transformers_parameters
+    size = counts["model"]
+    if not model.has_pooler:
+        left_out += ["pooler", "model"]
+        in_transformers -= counts["pooler"]
+        size = counts["encoder"]
+    heads = model.head_parameters
+    total = size + sum(heads.values())
+    megabytes = in_millions([4 * total])
+
+    def row(style: str | None, label: str, count: int) -> Sequence[object]:
+        return styled(style, f"  {label}", count, f"{count / size:.1%}", megabytes(4 * count))
+
+    rows = [
+        row("bold" if name in _SUMS else None, label, counts[name])
+        for name, label in LABELS["parameters"].items()
+        if name not in left_out and counts[name]
+    ]
+    rows += [row(None, label, count) for label, count in heads.items()]
+    if heads:
+        rows.append(row("bold", "with its head" if len(heads) == 1 else "with both heads", total))
+    if in_transformers != size:  # it maps E to H even if they are equal
+        rows.append(styled(None, "  model in transformers", in_transformers, "", megabytes(4 * in_transformers)))
     return table("Parameters", ("", "", "of model", "MB, fp32"), rows)
 
 

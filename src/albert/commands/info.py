@@ -192,13 +192,14 @@ def info(
         values = {"kind": "comparison", **comparison}
     else:
         values = {"kind": target.kind}
+        model = None
         if target.kind == "preset":
             descriptions.show_preset(console, reports[0])
         else:
             model = inspection.model_report(target.directory)
             descriptions.show_model(console, model, reports[0])
             values["model"] = model.to_json()
-        descriptions.show_size(console, reports[0])
+        descriptions.show_size(console, reports[0], model)
         values |= reports[0].to_json()
     if check is not None:
         descriptions.show_self_check(console, check)

@@ -4,6 +4,7 @@ Two settings leave no trace in the shapes of the weights, so a wrong value loads
 configurations is the tanh form, transformers' "gelu" the exact one; and ALBERT-xlarge is published with 16 heads and
 with 32. With the right values a trained model fills more masks."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -17,7 +18,7 @@ from torch.nn import functional
 
 from albert.checkpoints.cross_encoders import score_activation
 from albert.checkpoints.families import family_of
-from albert.checkpoints.huggingface import Kind, kind_of
+from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, kind_of
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
 from albert.checkpoints.model_directory import (
     FINGERPRINT_KEY,
@@ -28,7 +29,7 @@ from albert.checkpoints.model_directory import (
     written_class,
 )
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
-from albert.model.albert import AlbertForMaskedLM
+from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
@@ -210,6 +211,7 @@ HEADS: dict[Kind, str] = {
     "encoder": "none",
 }
 _SENTENCE_OBJECTIVES = {"nsp": "masked tokens, and next sentences", "none": "masked tokens"}
+_PRETRAINING_HEADS = {"predictions": "masked-token head", "sop_classifier": "sentence-order head"}
 _REPORTED_KEYS = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY, SENTENCE_KEY)
 
 
@@ -237,6 +239,8 @@ class ModelReport:
     sentence_vectors: SentenceVectors | None
     labels: list[str]
     parameters: int
+    has_pooler: bool
+    head_parameters: dict[str, int]
     weight_bytes: int
     verified: bool
     configuration: AlbertConfig
@@ -262,6 +266,8 @@ def model_report(directory: Path) -> ModelReport:
     patterns = (WEIGHTS_NAME, INDEX_NAME.replace("index.json", "*"), INT8_WEIGHTS_NAME)
     weights = {file for pattern in patterns for file in directory.glob(pattern)}
     labels = dict(extra.get("id2label") or {})
+    random = {name.removeprefix(BACKBONE_PREFIX) for name in opened.loading_report.drawn}
+    inside = {name.removeprefix(BACKBONE_PREFIX) for name, _ in opened.model.named_parameters()}
     return ModelReport(
         directory=directory,
         family=family_of(config).title,
@@ -270,6 +276,8 @@ def model_report(directory: Path) -> ModelReport:
         head=_score_head(opened) or _SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
         labels=[labels[index] for index in sorted(labels)] if kind.endswith("classification") else [],
         parameters=sum(p.numel() for p in opened.model.parameters()),
+        has_pooler="pooler.weight" in inside - random,
+        head_parameters=_head_parameters(opened),
         weight_bytes=sum(file.stat().st_size for file in weights),
         verified=opened.loading_report.verified,
         configuration=opened.config,
@@ -277,6 +285,17 @@ def model_report(directory: Path) -> ModelReport:
         other_keys={key: value for key, value in extra.items() if key not in _REPORTED_KEYS},
         tokenizer=tokenizer_report(directory, extra.get(FINGERPRINT_KEY)),
     )
+
+
+def _head_parameters(opened: OpenedModel) -> dict[str, int]:
+    """The parameters of each head of an opened model, by what it is called."""
+    if isinstance(opened.model, AlbertModel):
+        return {}
+    counts: Counter[str] = Counter()
+    for name, parameter in opened.model.named_parameters():
+        if not name.startswith(BACKBONE_PREFIX):
+            counts[_PRETRAINING_HEADS.get(name.partition(".")[0], "its head")] += parameter.numel()
+    return dict(counts)
 
 
 def _score_head(opened: OpenedModel) -> str:

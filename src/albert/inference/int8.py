@@ -152,7 +152,8 @@ def quantize_directory(
             require_matching_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
             tokenizer.save(copy)
         # Rounded, the identity matrix of a model without a projection would no longer be the identity.
-        dropped = before.opened.loading_report.dropped
+        report = before.opened.loading_report
+        dropped = {*report.dropped, *report.identity_map}
         tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
         quantization = {LAYOUT: 1, "format": loading.FORMAT, "matrices": matrices}

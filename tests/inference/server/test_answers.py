@@ -1,6 +1,8 @@
 """Replies equal the predictor's results, for every client its own, and follow the OpenAPI document."""
 
 import io
+import json
+import shutil
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypedDict
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from tests.inference.server.running_servers import in_background, wait_until
 
+import albert
 from albert.inference.abilities import ABILITIES, Ability, ability_for
 from albert.inference.abilities.base import Texts, text_of
 from albert.inference.files import FilePrediction, opened_input, predict_file
@@ -39,6 +42,29 @@ def test_reply_follows_the_document(address, predictors, serve):
     paths = server.request("GET", "/openapi.json").json["paths"]
     assert address in paths
     assert set(paths) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
+
+
+def test_the_document_speaks_of_this_model(predictors, serve, tmp_path):
+    def document_of(server):
+        return server.request("GET", "/openapi.json").json
+
+    def layers_example(document):
+        (example,) = document["components"]["schemas"]["LayersRequest"]["examples"]
+        return example
+
+    filling = document_of(serve(predictors("pretrain")))
+    assert "[MASK]" in layers_example(filling)["text"]
+    assert "ALBERT" not in filling["info"]["description"]
+    shutil.copytree(predictors("classify").directory, tmp_path / "model")
+    server = serve(albert.load(tmp_path / "model", precision="fp32"))
+    assert "[MASK]" not in layers_example(document_of(server))["text"]
+    rows = {"examples": [{"text": "the ship", "pair": "a storm"}]}
+    (tmp_path / "model" / "examples.json").write_text(json.dumps(rows))
+    classifying = document_of(server)
+    assert layers_example(classifying) == rows["examples"][0]
+    for address in ("/classify", "/layers", "/model", "/healthz"):
+        (operation,) = classifying["paths"][address].values()
+        assert "421" in operation["responses"], address
 
 
 def scores_of(ranked):

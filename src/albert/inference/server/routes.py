@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
 from albert.checkpoints.hub import EXAMPLES_NAME, name_of
-from albert.inference.abilities import ABILITIES, Ability, possible_abilities
+from albert.inference.abilities import ABILITIES, FILL_MASK, Ability, possible_abilities
 from albert.inference.predictor import Predictor
 from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
@@ -314,7 +314,7 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # An endpoint for each task.
 
-_REFUSALS = (400, 413, 415, 422, 429, 503, 504)
+_REFUSALS = (400, 413, 415, 421, 422, 429, 503, 504)
 
 
 def ability_routes(service: batching.Service) -> APIRouter:
@@ -406,12 +406,17 @@ def page_routes(service: batching.Service) -> APIRouter:
     @router.get("/page/examples.json")
     async def examples() -> Response:
         refuse_unready(service)
-        file = Path(service.predictor.name) / EXAMPLES_NAME
-        rows = read_json_object(file).get("examples") if file.is_file() else []
-        valid = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        return JSONResponse({"examples": [row for row in valid if all(isinstance(text, str) for text in row.values())]})
+        return JSONResponse({"examples": model_examples(service.predictor)})
 
     return router
+
+
+def model_examples(predictor: Predictor) -> list[dict[str, str]]:
+    """The rows of the model's `examples.json`."""
+    file = Path(predictor.name) / EXAMPLES_NAME
+    rows = read_json_object(file).get("examples") if file.is_file() else []
+    valid = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [row for row in valid if all(isinstance(text, str) for text in row.values())]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -420,7 +425,7 @@ def page_routes(service: batching.Service) -> APIRouter:
 
 def report_routes(service: batching.Service) -> APIRouter:
     """The endpoints without input."""
-    router = APIRouter(tags=["status"])
+    router = APIRouter(tags=["status"], responses={421: {"model": ErrorReply}})
 
     @router.get("/model", response_model=None, responses={200: {"model": ModelReply}, 503: {"model": ErrorReply}})
     async def model() -> Response:
@@ -449,7 +454,8 @@ def report_routes(service: batching.Service) -> APIRouter:
 # --------------------------------------------------------------------------------------------------------------------
 # The application: endpoints, error handlers, and the OpenAPI document of this model.
 
-DESCRIPTION = """HTTP API of a trained ALBERT model. Requests are JSON with one or more texts; each gets its own result.
+UNMASKED = "The captain stood on the deck of the ship."
+DESCRIPTION = """HTTP API of a trained model. Requests are JSON with one or more texts; each gets its own result.
 
 The endpoints depend on the model's head; `GET /model` lists them. An error is one sentence under `error`.
 """
@@ -475,13 +481,23 @@ def application(service: batching.Service) -> RequestMiddleware:
             return document
         absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(service.predictor))
         paths = {address: methods for address, methods in document["paths"].items() if address not in absent}
-        return document | {"paths": paths}
+        document = document | {"paths": paths}
+        return document if service.predictor.can(FILL_MASK) else _without_mask(document, service.predictor)
 
     app.openapi = supported_document
     for routes in (ability_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
     return RequestMiddleware(app, service, frozenset(f"/{name}" for name in ABILITIES))
+
+
+def _without_mask(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
+    """The document of a model that fills no masks: the example of `/layers` is a text of its own, or one without."""
+    row = next((row for row in model_examples(predictor) if row.get("text")), {"text": UNMASKED})
+    example = {name: row[name] for name in ("text", "pair") if row.get(name)}
+    schemas = document["components"]["schemas"]
+    request = schemas["LayersRequest"] | {"examples": [example]}
+    return document | {"components": document["components"] | {"schemas": schemas | {"LayersRequest": request}}}
 
 
 def _add_errors(app: FastAPI, service: batching.Service) -> None:

@@ -271,4 +271,4 @@ def test_deep_teacher_and_shallow_student_from_the_command_line(command, data, t
     assert "trained at depth 3" in capsys.readouterr().out
     predict = ["predict", str(tmp_path / "student"), "--classify", "the ship saw the storm", "--device", "cpu"]
     assert run([*predict, "--depth", "1"]) == 0
-    assert "1 layers" in capsys.readouterr().err
+    assert "1 layer\n" in capsys.readouterr().err

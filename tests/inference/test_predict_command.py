@@ -126,7 +126,7 @@ def test_number_of_texts_unlike_in_training_is_noted(task, reads_pairs, saved, t
         assert run(["predict", path, *arguments]) == 0
         noted = capsys.readouterr().err
         assert (single in noted, pairs in noted) == (reads_pairs is alone is False, reads_pairs is alone is True)
-    assert ("1 of 2 rows have" in noted) == (reads_pairs is not None)
+    assert ("1 of 2 rows has" in noted) == (reads_pairs is not None)
     refused(["predict", saved("pair_classification", 2), "--classify", "a"], 2, "--pair")
 
 

@@ -139,7 +139,7 @@ def test_plain_packed_and_standard_input_give_the_same(classifier, tmp_path, cap
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
         assert run(["predict", classifier, "--input", source, *EXACT]) == 0
         captured = capsys.readouterr()
-        assert "note: 1 of 4 texts were cut" in captured.err
+        assert "note: 1 of 4 texts was cut" in captured.err
         outputs.add(captured.out)
     (output,) = outputs
     assert [json.loads(line)["text"] for line in output.splitlines()] == texts

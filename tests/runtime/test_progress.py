@@ -24,6 +24,7 @@ def clock(monkeypatch):
     [
         ({"total": 1000}, 20, 100, "Work: 100/1,000 steps, 5/s, 0:03:00 left  loss 2.1"),
         ({"total": None}, 20, 3, "Work: 3 steps, 0.15/s  loss 2.1"),
+        ({"total": None}, 20, 1, "Work: 1 step, 0.05/s  loss 2.1"),
         (
             {"total": 1000, "done": 900},
             20,

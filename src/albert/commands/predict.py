@@ -343,7 +343,7 @@ def predict(
             print(warning, file=sys.stderr)
     print_model(predictor)
     if output is not None:
-        print(f"{output}: {summary.rows:,} rows", file=sys.stderr)
+        print(f"{output}: {summary.rows:,} {'row' if summary.rows == 1 else 'rows'}", file=sys.stderr)
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
         meaningless = MEANINGLESS_VECTOR if ability.name in ("embed", "layers") else MEANINGLESS_ANSWER
@@ -352,13 +352,17 @@ def predict(
         note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")
     if summary.cut:
         longest = ability.max_length(predictor)
-        note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {longest} tokens")
+        verb = "was" if summary.cut == 1 else "were"
+        note(f"{summary.cut:,} of {summary.rows:,} texts {verb} cut: the model reads {longest} tokens")
     if summary.mispaired:
         single = f"two texts, but the model was trained on single texts: leave out {fields.pair!r}"
         of = "one text, but the model was trained on pairs: name the column (--pair)"
-        note(f"{summary.mispaired:,} of {summary.rows:,} rows have {of if predictor.reads_pairs else single}")
+        verb = "has" if summary.mispaired == 1 else "have"
+        note(f"{summary.mispaired:,} of {summary.rows:,} rows {verb} {of if predictor.reads_pairs else single}")
     if summary.unanswered:
-        note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(summary.first_unanswered)}")
+        verb = "has" if summary.unanswered == 1 else "have"
+        why = "; ".join(summary.first_unanswered)
+        note(f"{summary.unanswered:,} of {summary.rows:,} rows {verb} no answer; {why}")
 
 
 def check_options_of(ability: Ability, given: Mapping[str, bool]) -> None:
@@ -426,7 +430,8 @@ def texts_of(inputs: Any) -> Iterator[str]:
 
 def print_model(predictor: "Predictor") -> None:
     """Print which model answered, and how it computed."""
-    how = f"{predictor.precision} on {predictor.device.type}, {predictor.depth} layers"
+    layers = "1 layer" if predictor.depth == 1 else f"{predictor.depth} layers"
+    how = f"{predictor.precision} on {predictor.device.type}, {layers}"
     print(f"{predictor.name}: {how}", file=sys.stderr)
 
 
@@ -440,7 +445,9 @@ def show_predictions(predictions: list[Any], columns: tuple[str, ...]) -> None:
         rows = [[cell(row.get(column)) for column in columns] for row in group]
         console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
         if "tokens_cut" in group[0]:
-            note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
+            lost = group[0]["tokens_cut"]
+            what = "token did not fit and was not read" if lost == 1 else "tokens did not fit and were not read"
+            note(f"{lost:,} {what}")
 
 
 def cell(value: Any) -> str:

@@ -104,7 +104,8 @@ class Bar:
         rate = (self._done - self._first) / max(now - self._start, 1e-9)
         amount = f"{self._done:,.0f}" if self._total is None else f"{self._done:,.0f}/{self._total:,.0f}"
         speed = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        line = f"{self._description}: {amount} {self._unit}, {speed}/s"
+        unit = self._unit.removesuffix("s") if amount == "1" else self._unit
+        line = f"{self._description}: {amount} {unit}, {speed}/s"
         if self._total and rate > 0 and self._done < self._total:
             line += f", {timedelta(seconds=round((self._total - self._done) / rate))} left"
         return line + (f"  {self._note}" if self._note else "")

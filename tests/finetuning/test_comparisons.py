@@ -271,7 +271,7 @@ def test_macro_f1_selects_and_the_advice_looks_at_every_score_of_the_test_set(pr
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows * 2) + "\n")
     files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "rows.csv", "test": tmp_path / "rows.csv"}
     result = albert.finetune(**files, model=pretrained, output=tmp_path / "run", **UNLEARNED)
-    assert "only 6.0% of the rows have the label 'lost'" in capsys.readouterr().err
+    assert "first score: macro_f1, because: 6.0% of the rows have the label 'lost'" in capsys.readouterr().err
     assert list(result.scores) == ["macro_f1", "accuracy"]
     assert result.report["selection"]["metric"] == "macro_f1"
     advised = result.report["advice"]

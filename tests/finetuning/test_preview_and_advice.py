@@ -180,3 +180,14 @@ def test_pairs_with_one_text_are_kept_and_an_empty_text_is_shown_as_one(pretrain
     assert (report["training"]["rows"], report["evaluation"]["rows_without_text"]) == (40, 1)
     assert any(error["text"].endswith("\n(empty text)") for error in report["errors"])
     assert "(empty text)" in (tmp_path / "run/report.html").read_text()
+
+
+def test_the_line_of_the_solved_head_is_printed_once_with_the_name_of_the_score(tmp_path, capsys):
+    rows = [f"the ship {i},bug" for i in range(45)] + [f"the storm {i},billing" for i in range(45)]
+    rows += [f"the captain {i},praise" for i in range(12)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", "tiny", "--device", "cpu"]
+    assert run([*command, "--steps", "1", "--max-length", "16", "--output", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("head solved on frozen features: macro_f1 ") == 1
+    assert (shown.out + shown.err).count("head solved on frozen features") == 1

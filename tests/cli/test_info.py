@@ -121,6 +121,7 @@ def test_labels_runs_and_tokenizers_are_described(scene, info) -> None:
 
 def test_a_classifier_is_described_with_its_own_head(scene, info) -> None:
     output = info(scene.classifier)
+    assert "a masked token" not in output
     assert "masked-token head" not in output and "sentence-order head" not in output and "both heads" not in output
     model = info(scene.classifier, "--json")["model"]
     hidden = SHAPE["hidden_size"]
@@ -132,7 +133,7 @@ def test_a_classifier_is_described_with_its_own_head(scene, info) -> None:
 
 def test_a_pre_trained_model_is_described_with_both_heads(scene, info) -> None:
     output = info(scene.pretrained)
-    for words in ("masked-token head", "sentence-order head", "with both heads", "model with pooler"):
+    for words in ("a masked token", "masked-token head", "sentence-order head", "with both heads", "model with pooler"):
         assert words in output
 
 

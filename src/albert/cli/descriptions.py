@@ -86,7 +86,8 @@ def show_size(console: Console, report: sizes.SizeReport, model: inspection.Mode
     """Print all figures of one architecture; of a model directory with the heads that it has."""
     settings = {name: value for name, value in asdict(report.configuration).items() if value is not None}
     parameters = _parameters(report) if model is None else _parameters_of_model(report, model)
-    show(console, key_value_table(None, settings), parameters, _work(report))
+    fills_masks = model is None or "masked-token head" in model.head_parameters
+    show(console, key_value_table(None, settings), parameters, _work(report, fills_masks))
     if report.published:
         rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
         show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
@@ -136,7 +137,7 @@ def _parameters_of_model(report: sizes.SizeReport, model: inspection.ModelReport
     return table("Parameters", ("", "", "of model", "MB, fp32"), rows)
 
 
-def _work(report: sizes.SizeReport) -> Table:
+def _work(report: sizes.SizeReport, fills_masks: bool) -> Table:
     flops = report.flops
     length = report.sequence_length
     millions = in_millions([flops.training])
@@ -145,8 +146,9 @@ def _work(report: sizes.SizeReport) -> Table:
         bold("  a token, forward", millions(flops.forward)),
         bold("  forward and backward", millions(flops.training)),
         (f"  {length:,} tokens, forward", millions(length * flops.forward)),
-        ("  head, a masked token", millions(flops.masked_language_model_head)),
     ]
+    if fills_masks:
+        rows.append(("  head, a masked token", millions(flops.masked_language_model_head)))
     return table("Work", ("", "MFLOPs"), rows)
 
 

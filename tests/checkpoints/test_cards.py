@@ -441,6 +441,14 @@ def test_continued_pre_training_carries_pooling_length_and_prompts(
     close(vectors_of(model, [LONG, "storm"]), vectors)
 
 
+def test_continued_pre_training_names_the_licence_of_its_base_and_no_language(make, continued):
+    source = make("bert", "masks")
+    (source / "README.md").write_text("---\nlicense: mit\nlanguage: en\n---\n", encoding="utf-8")
+    model, _ = continued(source)
+    header = header_of(model)
+    assert header["license"] == "mit" and "language" not in header
+
+
 def test_continued_pre_training_says_that_dense_modules_are_left_out(encoder, continued):
     source = encoder("bert", VECTORS["cls"])
     add_dense(source)

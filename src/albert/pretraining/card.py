@@ -40,6 +40,7 @@ def run_card(
     data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
     accuracy = evaluation.get("masked_tokens_accuracy")
     title = family_of(recipe.model).title
+    base = BaseModel() if start is None else from_json(BaseModel, start.base, "start.json: base")
     return Card(
         name=name,
         description=f"{_article(title)} {title} encoder pre-trained with {recipe.masking.share:.0%} of the tokens "
@@ -54,7 +55,7 @@ def run_card(
         if accuracy is None
         else [Measured(dataset="held-out text", split="held out", scores={"masked_tokens_accuracy": accuracy})],
         question=question,
-        base=BaseModel() if start is None else from_json(BaseModel, start.base, "start.json: base"),
+        base=replace(base, languages=()),  # the corpus may be in another language
         base_relation="finetune",
     )
 

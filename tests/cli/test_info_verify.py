@@ -1,5 +1,6 @@
 """`albert info --verify` finds and names damage."""
 
+import shlex
 import shutil
 
 import pytest
@@ -51,3 +52,10 @@ def test_a_flipped_bit_is_found_and_other_directories_are_checked(written, capsy
     assert printed.out.count(" intact ") == 1
     assert "1 of 2 directories are damaged" in printed.err
     assert damaged.name in printed.err
+
+
+def test_the_command_that_export_names_next_checks_its_files(scene, tmp_path, capsys):
+    assert run(["export", "onnx", str(scene.pretrained), "--output", str(tmp_path / "onnx")]) == 0
+    line = capsys.readouterr().out.rstrip().rpartition("\n")[2]
+    assert line.startswith("next: ")
+    assert run(shlex.split(line)[2:]) == 0

@@ -52,7 +52,7 @@ def onnx(
         values["left out"] = f"{export.left_out}: it was not trained"
     values |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in export.checks}
     values["written"] = output
-    verify = next_line(f"verify {shlex.quote(str(output))}") if output.is_dir() else ""
+    verify = next_line(f"info {shlex.quote(str(output))} --verify") if output.is_dir() else ""
     print_lines(open_console(), key_value_table("albert export onnx", values), verify)
 
 

@@ -1,7 +1,7 @@
 """Two checkouts in turns: inference, training, fine-tuning, start-up and preparation, each in a process of its own.
 
     git worktree add ../before COMMIT
-    python dev/benchmarks/two_checkouts.py --other ../before --text book.txt --tokenizer models/small
+    python dev/benchmarks/two_checkouts.py --other ../before --text book.txt
 
 Each case is a program that uses only what both have: commands, and functions of `albert`. The same interpreter runs
 both, with `src` of one checkout or of the other; a round runs every case with both, in alternating order. A program
@@ -73,8 +73,10 @@ class TwoCheckouts:
     """The other checkout."""
     text: Path
     """A text file of some megabytes."""
-    tokenizer: Path = ROOT / "models" / "small"
-    model: Path = ROOT / "models" / "small"
+    tokenizer: Path = Path("models/small")
+    """In each checkout, as the layout of files may differ; or an absolute path."""
+    model: Path = Path("models/small")
+    """The same."""
     rounds: int = 5
     threads: int = 1
     cases: tuple[str, ...] = ()
@@ -99,7 +101,10 @@ def measure(args: TwoCheckouts) -> Iterator[list[object]]:
     command = ["git", "-C", str(args.other), "rev-parse", "--short", "HEAD"]
     other_commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
-        paths = prepared(args, Path(folder))
+        paths = {
+            checkout: prepared(args, checkout, Path(folder) / name)
+            for name, checkout in (("here", ROOT), ("other", args.other.resolve()))
+        }
         found: dict[str, list[tuple[Seconds, Seconds]]] = {name: [] for name in names}
         with progress("Comparing checkouts", total=args.rounds * len(names), unit="cases") as bar:
             for number in range(args.rounds):
@@ -122,11 +127,12 @@ def measure(args: TwoCheckouts) -> Iterator[list[object]]:
         ]
 
 
-def prepared(args: TwoCheckouts, folder: Path) -> dict[str, Path]:
-    """The inputs of all cases, made from the text. The other checkout, often an older one, prepares the corpus."""
+def prepared(args: TwoCheckouts, checkout: Path, folder: Path) -> dict[str, Path]:
+    """The inputs of all cases in a checkout, made from the text; each checkout prepares its corpus."""
+    folder.mkdir()
     paths = {
-        "MODEL": args.model.resolve(),
-        "TOKENIZER": args.tokenizer.resolve(),
+        "MODEL": checkout / args.model,
+        "TOKENIZER": checkout / args.tokenizer,
         "TEXT": args.text.resolve(),
         "CORPUS": folder / "corpus",
         "TABLE": folder / "table.csv",
@@ -138,16 +144,18 @@ def prepared(args: TwoCheckouts, folder: Path) -> dict[str, Path]:
     ]
     paths["TABLE"].write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     words = ["prepare", str(paths["TEXT"]), "--tokenizer", str(paths["TOKENIZER"]), "--output", str(paths["CORPUS"])]
-    run_process([sys.executable, "-m", "albert", *words], args.other.resolve(), args.threads)
+    run_process([sys.executable, "-m", "albert", *words], checkout, args.threads)
     return paths
 
 
-def in_turns(name: str, args: TwoCheckouts, paths: dict[str, Path], reverse: bool) -> tuple[Seconds, Seconds]:
+def in_turns(
+    name: str, args: TwoCheckouts, paths: dict[Path, dict[str, Path]], reverse: bool
+) -> tuple[Seconds, Seconds]:
     """The seconds of this checkout and of the other one."""
     checkouts = [ROOT, args.other.resolve()]
     if reverse:
         checkouts.reverse()
-    seconds = {checkout: run_case(name, args, paths, checkout) for checkout in checkouts}
+    seconds = {checkout: run_case(name, args, paths[checkout], checkout) for checkout in checkouts}
     return seconds[ROOT], seconds[args.other.resolve()]
 
 

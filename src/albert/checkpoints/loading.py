@@ -242,7 +242,7 @@ def _weight_files(directory: Path) -> list[Path]:
     for name in _PICKLES:
         if (directory / name).exists():
             why = "is a pickle, which can run code and is never loaded"
-            remedy = f"if you trust it, convert it in Python: {_conversion(directory)}, which writes {WEIGHTS_NAME}"
+            remedy = f"if you trust it, write {WEIGHTS_NAME} in Python: {_conversion(directory)}"
             raise MissingInput(directory / name, why, remedy)
     for name, (why, remedy) in _OTHERS.items():
         if (directory / name).exists():
@@ -254,11 +254,11 @@ def _conversion(directory: Path) -> str:
     """The call of transformers or sentence-transformers that writes a model again, with its head and its modules."""
     for root in (directory, directory.parent):
         if (root / MODULES_NAME).is_file():
-            return f"SentenceTransformer({str(root)!r}).save({str(root)!r})"
+            return f"SentenceTransformer(d := {str(root)!r}).save(d)"
     config = directory / "config.json"
     names = read_json_object(config).get("architectures") if config.is_file() else None
     name = names[0] if isinstance(names, list) and names and str(names[0]).isidentifier() else "AutoModel"
-    return f"transformers.{name}.from_pretrained({str(directory)!r}).save_pretrained({str(directory)!r})"
+    return f"transformers.{name}.from_pretrained(d := {str(directory)!r}).save_pretrained(d)"
 
 
 def _sharded(directory: Path) -> list[Path]:

@@ -147,7 +147,8 @@ def describe_selection(
         step, best = candidates[0]
         for at, score in candidates[1:]:
             if _takes_the_place(metric, score, best, best_is_probe=probe is not None and step == 0):
-                step, best = at, score
+                step = at
+                best = score
         evaluations = len(candidates)
         rule = (
             f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refusal
 from tests.text.helpers import directory_content, preparation_command, write_jsonl
 
+import albert
 from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import new_directory
@@ -81,6 +83,16 @@ def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
         assert corpus.document_starts[-1] == corpus.n_sentences
         assert corpus.tokenizer().fingerprint == corpus.tokenizer_fingerprint == tokenizer.fingerprint
         assert corpus.vocab_size == tokenizer.vocab_size
+
+
+def test_ids_of_the_corpus_are_those_of_the_reference_in_ties(tmp_path):
+    """The reference encodes a whole sentence; word by word the same pieces of 53,000 come in another order."""
+    sentence = "Out of this quantity a little over 53,000 tons came to the United Kingdom."
+    tokenizer = albert.load("small").tokenizer
+    prepare([write_jsonl(tmp_path / "texts.jsonl", [sentence] * 2)], tokenizer, tmp_path / "corpus", workers=1)
+    library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    expected = library.encode(sentence.lower())
+    assert read_tokens(tmp_path / "corpus") == 2 * expected != 2 * tokenizer.encode(sentence)
 
 
 def test_corpus_of_another_tokenizer_is_refused(copy):

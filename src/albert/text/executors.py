@@ -309,7 +309,7 @@ def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
         text = encoded.decode("utf-8")
         size = len(encoded)
         sentences = split_sentences(text, settings.language, settings.as_lines, settings.wrapped, result.lines)
-        tokens, lengths = tokenizer.encode_joined(sentences)
+        tokens, lengths = tokenizer.encode_sentences(sentences)
         filled = lengths[lengths > 0]
         result.sentences_dropped += len(lengths) - len(filled)
         if len(filled) == 0:

@@ -322,6 +322,14 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
         return encode_joined(texts, self._word_ids)
 
+    def encode_sentences(
+        self, sentences: Sequence[str]
+    ) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " sentences"]]:
+        normalized = [self.normalize(sentence) for sentence in sentences]
+        ids = self._processor.encode(normalized, num_threads=1, return_type="numpy")
+        counts = np.array(list(map(len, ids)), dtype=np.int64)
+        return np.concatenate(ids, dtype=np.int32) if ids else np.zeros(0, np.int32), counts
+
     def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
         encoded = encode_texts_with_offsets(texts, self._word_spans)
         return [(ids.tolist(), list(zip(*offsets.T.tolist(), strict=True))) for ids, offsets in encoded]

@@ -92,6 +92,16 @@ class Tokenizer(ABC):
         counts = np.array(list(map(len, ids)), dtype=np.int64)
         return np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=counts.sum()), counts
 
+    def encode_sentences(
+        self, sentences: Sequence[str]
+    ) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " sentences"]]:
+        """`encode_joined` for the preparation of a corpus: the ids that the reference's own preparation gives.
+
+        SentencePiece divides each sentence as a whole. Among divisions of a word whose scores are equal it may take
+        another one than `encode`, which divides word by word.
+        """
+        return self.encode_joined(sentences)
+
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of words that stand in a text, each after a blank."""
         return self.encode_batch(words)

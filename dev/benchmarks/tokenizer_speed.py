@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
-import numpy as np
 import sentencepiece
 import tokenizers
 import transformers

@@ -208,8 +208,8 @@ class StopRequest:
 def stop_signals() -> Iterator[StopRequest]:
     """Record `STOPPING_SIGNALS` during the block, then restore the previous handlers.
 
-    HUP, USR1 and USR2 are left alone if the program already handles or ignores them, as under nohup. Python sets handlers
-    in the main thread only: in another thread no signal is changed.
+    HUP, USR1 and USR2 are left alone if the program already handles or ignores them, as under nohup. Python sets
+    handlers in the main thread only: in another thread no signal is changed.
     """
     request = StopRequest()
     is_main = threading.current_thread() is threading.main_thread()

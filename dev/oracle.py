@@ -313,6 +313,16 @@ def finetune(side: Side, table: str, *words: object, steps: Sequence[object] = S
     return side.folder / run / "model"
 
 
+def finetune_vectors(side: Side, table: str, *words: object, run: str) -> Path:
+    """The encoder of a run on pairs of texts, or on texts whose vectors a teacher gives."""
+    if side.is_base:
+        objective = "vectors" if "--teacher" in words else "contrastive"
+        return finetune(side, table, "--objective", objective, *words, run=run)
+    rows = ("--train", side.material / f"{table}-train.csv", "--dev", side.material / f"{table}-dev.csv")
+    side.albert("finetune-vectors", *rows, "--model", side.model, "--output", run, *SHORT, *words)
+    return side.folder / run / "model"
+
+
 def predict(side: Side, model: Path, table: str, *words: object, precision: str = "fp32") -> list[Any]:
     """The answers to the rows of a file."""
     output = side.folder / f"answers-{len(list(side.folder.iterdir()))}.jsonl"
@@ -410,9 +420,8 @@ def other_starts(side: Side) -> Outputs:
 
 def vectors(side: Side) -> Outputs:
     """Vectors learned from pairs, and from a teacher."""
-    pairs = finetune(side, "related", "--text", "text", "--pair", "pair", "--objective", "contrastive")
-    words = ("--text", "text", "--objective", "vectors", "--teacher", pairs)
-    taught = finetune(side, "reviews", *words, run="taught")
+    pairs = finetune_vectors(side, "related", "--text", "text", "--pair", "pair", run="run")
+    taught = finetune_vectors(side, "reviews", "--text", "text", "--teacher", pairs, run="taught")
     outputs = {f"pairs: {name}": value for name, value in weights(pairs).items()}
     return outputs | {f"taught: {name}": value for name, value in weights(taught).items()}
 

@@ -1,4 +1,4 @@
-"""The texts on which a student learns the vectors of a teacher (`albert finetune --objective vectors`): JSON lines.
+"""The texts on which a student learns the vectors of a teacher (`albert finetune-vectors`): JSON lines.
 
     python dev/scripts/distillation_texts.py --data DATA --output texts.jsonl
 

@@ -5,7 +5,7 @@
 Most of a small BERT is its embeddings: 30,522 pieces of width 384 are half of MiniLM. A model with fewer pieces gives
 the same results for every text that has none of the others; their words are divided into shorter pieces (Abdaoui et al.
 2020, "Load What You Need", arXiv 2010.05609). Some layers can be left out without training, too (Fan et al. 2019,
-"LayerDrop", arXiv 1909.11556). Distillation (`albert finetune --objective vectors --model trimmed`) then teaches the
+"LayerDrop", arXiv 1909.11556). Distillation (`albert finetune-vectors --model trimmed`) then teaches the
 model what was lost.
 
 MODEL is a directory of Hugging Face's layout with model.safetensors and tokenizer.json. Every line of the texts is a

@@ -197,9 +197,6 @@ def finetune(
     max_position_embeddings: int | None = None,
     extend_positions: bool = False,
     depth: int | None = None,
-    objective: Literal['contrastive', 'vectors'] | None = None,
-    negative: str | Sequence[str] | None = None,
-    temperature: float | None = None,
     encode_pairs: Literal['together', 'separately'] | None = None,
     match_embedding: bool | None = None,
     solve_head: bool | None = None,
@@ -207,7 +204,6 @@ def finetune(
     freeze_encoder: bool = False,
     teacher: str | os.PathLike[str] | None = None,
     teacher_revision: str | None = None,
-    teacher_vectors: str | os.PathLike[str] | None = None,
     distillation_temperature: float | None = None,
     distillation_weight: float | None = None,
     learning_rate: float | None = None,
@@ -248,6 +244,56 @@ def finetune(
     directory. Values that are not set come from the task's recipe.
 
     The same as `albert finetune`, with the same files.
+    """
+
+def finetune_vectors(
+    *,
+    model: str | os.PathLike[str],
+    revision: str | None = None,
+    output: str | os.PathLike[str],
+    replace: bool = False,
+    train: Rows,
+    dev: Rows | None = None,
+    held_out: float | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    negative: str | Sequence[str] | None = None,
+    temperature: float | None = None,
+    teacher: str | os.PathLike[str] | None = None,
+    teacher_revision: str | None = None,
+    teacher_vectors: str | os.PathLike[str] | None = None,
+    depth: int | None = None,
+    keep_layers: int | Sequence[int] | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    warmup_share: float | None = None,
+    weight_decay: float | None = None,
+    encoder_dropout: float | None = None,
+    max_length: int | None = None,
+    optimizer: Literal['adamw', 'lamb'] = "adamw",
+    seed: int = 0,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    micro_batch_tokens: int = 8192,
+    device: Literal['auto', 'cpu', 'cuda'] = "auto",
+    precision: Literal['fp32', 'bf16'] | None = None,
+    workers: int = 0,
+    log: Literal['tensorboard', 'wandb', 'trackio'] = "tensorboard",
+) -> FinetuneResult:
+    """Fine-tune a model whose vectors of texts (albert.load(MODEL).embed) are compared by their cosine.
+
+    Without --teacher the rows are pairs of texts that belong together, such as a question and its answer; the second
+    texts of the other rows in a batch are the negatives (contrastive learning). With --teacher the rows are texts, and
+    the vectors of a better model are learned (distillation; Reimers and Gurevych 2020).
+
+    The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
+    directory.
+
+    Example: albert finetune-vectors --train pairs.csv --text question --pair answer --model small --output runs/vectors
+
+    The same as `albert finetune-vectors`, with the same files.
     """
 
 def evaluate(

@@ -77,8 +77,8 @@ def test_the_stub_file_is_up_to_date():
 
 
 def test_dir_lists_the_public_names():
-    public = ["AlbertEmbedding", "AlbertError", "evaluate", "finetune", "load", "open_model", "pack", "prepare"]
-    assert dir(albert) == sorted([*public, "pretrain", "push", "tokenizer", "__version__"])
+    public = ["AlbertEmbedding", "AlbertError", "evaluate", "finetune", "finetune_vectors", "load", "open_model"]
+    assert dir(albert) == sorted([*public, "pack", "prepare", "pretrain", "push", "tokenizer", "__version__"])
     assert sorted(albert.__all__) == sorted([*public, "pretrain", "push", "tokenizer"])
     help_text = inspect.getdoc(albert.finetune)
     assert help_text is not None

@@ -303,7 +303,6 @@ CASES: dict[str, list[tuple]] = {
         ("--batch-size 0", 78, "batch_size 0", TABLE),
         ("--steps 0", 78, "steps 0", TABLE),
         ("--max-length 3", 78, "max_length 8", TABLE),
-        ("--temperature 0.1", 2, "--temperature --objective", TABLE),
         ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", TABLE),
         ("--workers -1", 78, "workers -1", TABLE),
         ("", 73, "{here}/out", TABLE | {"out": "m"}),

@@ -104,7 +104,7 @@ def test_own_files(regression, pretrained, tmp_path):
 
 SST2_RUN = "finetune sst-2 --model MODEL --data DATA --output OUT"
 GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
-TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b --model MODEL --output OUT"
+TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --output OUT"
 
 
 @pytest.mark.parametrize(
@@ -145,16 +145,13 @@ TEXT_PAIRS = "finetune --objective contrastive --train TABLE --text a --pair b -
         (f"{GLUE_RUN} --held-out 0.2", (2,), "--held-out: requires a single task"),
         (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
         # Contrastive learning.
-        (f"{TEXT_PAIRS} --label b", (2,), "--label: cannot be used with --objective contrastive"),
-        (f"{TEXT_PAIRS} --seeds 2", (2,), "--seeds: cannot be used"),
         (f"{TEXT_PAIRS} --pair reply", (65,), "has no column 'reply'"),
         (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),
         (f"{TEXT_PAIRS} --temperature 0", (78,), "temperature: is 0.0, it must be above 0"),
         (f"{TEXT_PAIRS} --batch-size 1", (78,), "batch_size: 1 leaves a process fewer than 2 pairs"),
         (f"{TEXT_PAIRS} --held-out 0.9", (78,), "too few"),
         (f"{TEXT_PAIRS} --held-out 0", (78,), "held-out share: is 0, must be above 0"),
-        (f"{TEXT_PAIRS} --page-examples 2", (2,), "--page-examples: cannot be used"),
-        (TEXT_PAIRS.replace("finetune", "finetune sts-b"), (2,), "learns from your own table, not from sts-b"),
+        (f"{TEXT_PAIRS} --teacher MODEL", (2,), "--pair: is about pairs of texts"),
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
         ("evaluate sst-2 --model MODEL", (2,), "--data: is missing"),

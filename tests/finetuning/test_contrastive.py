@@ -1,4 +1,4 @@
-"""`albert finetune --objective contrastive`: vectors of texts that belong together become similar."""
+"""`albert finetune-vectors`, from pairs: vectors of texts that belong together become similar."""
 
 import json
 import random
@@ -31,7 +31,7 @@ def table(tmp_path_factory):
 
 def command(table, model, output, *more):
     files = ["--train", str(table), *COLUMNS, "--model", str(model), "--output", str(output), "--device", "cpu"]
-    return ["finetune", "--objective", "contrastive", *files, "--batch-size", "32", "--max-length", "16", *more]
+    return ["finetune-vectors", *files, "--batch-size", "32", "--max-length", "16", *more]
 
 
 def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsys):
@@ -79,7 +79,7 @@ def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pr
     options = {"steps": 3, "batch_size": 32, "max_length": 16, "device": "cpu"}
     columns = {"train": table, "text": "question", "pair": "answer"}
     output = tmp_path / "python"
-    result = albert.finetune(objective="contrastive", **columns, **options, model=pretrained, output=output)
+    result = albert.finetune_vectors(**columns, **options, model=pretrained, output=output)
     assert 0 <= result.scores["retrieval_accuracy"] <= 100
     assert "contrastive" in repr(result)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
@@ -151,13 +151,11 @@ def test_hard_negatives_are_read_said_and_learned_from(table, pretrained, tmp_pa
     # Both doors, with the column named: the same model. Another one without negatives.
     options = {"steps": 2, "batch_size": 32, "max_length": 16, "device": "cpu", "model": pretrained}
     columns = {"text": "question", "pair": "answer"}
-    albert.finetune(
-        objective="contrastive", train=path, **columns, negative=["negative"], output=tmp_path / "named", **options
-    )
+    albert.finetune_vectors(train=path, **columns, negative=["negative"], output=tmp_path / "named", **options)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("run", "named")]
     assert weights[0] == weights[1]
     path.write_text(path.read_text().replace("negative", "other"))
-    albert.finetune(objective="contrastive", train=path, **columns, output=tmp_path / "without", **options)
+    albert.finetune_vectors(train=path, **columns, output=tmp_path / "without", **options)
     assert (tmp_path / "without/model/model.safetensors").read_bytes() != weights[0]
 
 
@@ -172,9 +170,3 @@ def test_wrong_columns_of_negatives_are_refused(table, pretrained, tmp_path, cap
     assert run(command(table, pretrained, tmp_path / "run", *more)) != 0
     assert subject in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_negatives_need_the_objective(table, pretrained, tmp_path, capsys):
-    rows = ["finetune", "--train", str(table), "--text", "question", "--label", "answer", "--model", str(pretrained)]
-    assert run([*rows, "--output", str(tmp_path / "run"), "--negative", "answer"]) == 2
-    assert "--negative" in capsys.readouterr().err

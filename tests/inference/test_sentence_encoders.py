@@ -176,7 +176,7 @@ def test_dense_modules_are_followed_by_every_door_and_written_back(encoder, tmp_
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     settings = {"text": "a", "pair": "b", "steps": 2, "batch_size": 8, "device": "cpu", "precision": "fp32"}
     files = {"train": tmp_path / "pairs.jsonl", "dev": tmp_path / "pairs.jsonl", "output": tmp_path / "run"}
-    albert.finetune(objective="contrastive", model=str(encoder), **files, **settings)
+    albert.finetune_vectors(model=str(encoder), **files, **settings)
     trained = tmp_path / "run/model"
     vectors = albert.load(trained, precision="fp32").embed(TEXTS)
     assert np.abs(vectors - expected).max() > 1e-4

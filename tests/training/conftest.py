@@ -238,8 +238,8 @@ def commands(tokenizer_directory, tmp_path_factory):
     pretrain = ["pretrain", "quickstart", *SHAPE.split(), *SCHEDULE.split(), "--max-position-embeddings", "32"]
     pretrain += ["--steps", "8", "--device", "cpu", "--precision", "fp32", "--data", str(root / "corpus")]
     small = ["--batch-size", "4", "--steps", "8", "--max-length", "16", "--device", "cpu"]
-    columns = ["--objective", "contrastive", "--text", "anchor", "--pair", "positive"]
-    vectors = ["--train", str(table), "--text", "text", "--objective", "vectors", "--teacher", "tiny"]
+    columns = ["--text", "anchor", "--pair", "positive"]
+    vectors = ["--train", str(table), "--text", "text", "--teacher", "tiny"]
     return {
         "pretrain": [
             *pretrain,
@@ -253,6 +253,6 @@ def commands(tokenizer_directory, tmp_path_factory):
             "fp32",
         ],
         "finetune": ["finetune", "--train", str(table), "--dev", str(table), "--model", "tiny", *small],
-        "vectors": ["finetune", *vectors, "--model", "tiny", *small],
-        "pairs": ["finetune", "--train", str(pairs), *columns, "--model", "tiny", *small],
+        "vectors": ["finetune-vectors", *vectors, "--model", "tiny", *small],
+        "pairs": ["finetune-vectors", "--train", str(pairs), *columns, "--model", "tiny", *small],
     }

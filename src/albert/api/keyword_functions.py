@@ -189,8 +189,9 @@ def options_as_keywords(text: str, known: Iterable[str]) -> str:
         return name if name.split(".")[0] in names else match[0]
 
     text = re.sub(r"--([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)", keyword, text)
-    text = re.sub(r"see albert ([a-z]+) --help", r"see help(albert.\1)", text)
-    return re.sub(r"^albert (finetune|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
+    text = re.sub(r"albert finetune-vectors\b", "albert finetune_vectors", text)
+    text = re.sub(r"see albert ([a-z_]+) --help", r"see help(albert.\1)", text)
+    return re.sub(r"^albert (finetune|finetune_vectors|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +351,7 @@ def keyword_function(
     signature = inspect.Signature(parameters, return_annotation=result)
     width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
     lines = [textwrap.fill(f"{each.keyword}: {options_as_keywords(each.text, words)}", **width) for each in ordered]
-    same = f"The same as `{name.replace('.', ' ')}`, with the same files."
+    same = f"The same as `{name.replace('.', ' ').replace('_', '-')}`, with the same files."
     wrapper.__doc__ = "\n\n".join([inspect.cleandoc(shape.__doc__ or ""), same, "Args:\n" + "\n".join(lines)])
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": result}
     vars(wrapper)["__signature__"] = signature

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from albert import __version__
 from albert.cli import exit_on_sigint, is_silent_rank
@@ -48,6 +49,7 @@ COMMANDS = {
         "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"
     ),
     "finetune": Command("albert.commands.finetune", "train a model on GLUE, SQuAD or your own table"),
+    "finetune-vectors": Command("albert.commands.finetune_vectors", "train vectors of texts, from pairs or a teacher"),
     "evaluate": Command("albert.commands.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.commands.predict", "text in, answers out"),
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),
@@ -94,8 +96,12 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    code = getattr(load_command(COMMANDS[name].module), f"{name}_main")(rest)
-    return int(code or 0)
+    return int(main_of(name)(rest) or 0)
+
+
+def main_of(name: str) -> Any:
+    """The function of a command that reads its arguments."""
+    return getattr(load_command(COMMANDS[name].module), f"{name.replace('-', '_')}_main")
 
 
 _RUNS_COMMAND: ContextVar[bool] = ContextVar("whether a command of the command line runs", default=False)

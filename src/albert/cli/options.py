@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from albert.api.checks import check_options
 from albert.api.option_names import canonical_name, suggestion, switch_value
 from albert.api.options import Option, Values, first_clause, make_options, options_of, shape_of, union_parts
-from albert.cli.main import COMMANDS, load_command
+from albert.cli.main import COMMANDS, main_of
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError, did_you_mean
 
@@ -389,6 +389,6 @@ class CommandGroup:
 
 def all_commands() -> dict[str, Subcommand | CommandGroup]:
     """Commands by name, "tokenizer", and parts of groups by two words, "tokenizer train"."""
-    mains = {name: getattr(load_command(command.module), f"{name}_main") for name, command in COMMANDS.items()}
+    mains = {name: main_of(name) for name in COMMANDS}
     groups = {name: main for name, main in mains.items() if isinstance(main, CommandGroup)}
     return mains | {f"{name} {part}": main for name, group in groups.items() for part, main in group.parts.items()}

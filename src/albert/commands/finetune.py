@@ -4,7 +4,6 @@ import dataclasses
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
     from albert.finetuning.comparisons import Comparison
     from albert.finetuning.model import PretrainedEncoder, Start
-    from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+    from albert.finetuning.run_record import FinetuningResult
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
-    from albert.finetuning.vectors import VectorTeacher
     from albert.tasks.custom import ReadTask
 
 NO_CHANGES = RecipeChanges()
@@ -87,9 +85,6 @@ def finetune(
     table: Annotated[TableOptions, GROUP] = NO_TABLE,
     architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
     depth: int | None = None,
-    objective: Literal["contrastive", "vectors"] | None = None,
-    negative: tuple[str, ...] | None = None,
-    temperature: float | None = None,
     encode_pairs: PairEncoding | None = None,
     match_embedding: bool | None = None,
     solve_head: bool | None = None,
@@ -97,7 +92,6 @@ def finetune(
     freeze_encoder: bool = False,
     teacher: str | None = None,
     teacher_revision: str | None = None,
-    teacher_vectors: Path | None = None,
     distillation_temperature: float | None = None,
     distillation_weight: float | None = None,
     changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
@@ -147,13 +141,6 @@ def finetune(
             set.
         statistics_only: Show how the rows are read, their lengths and labels, and do not train.
         depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        objective: Learn text embeddings (albert.load(MODEL).embed) instead of a task. contrastive: the rows of your own
-            table are pairs of related texts (--text, --pair); the second texts of the other rows in a batch are the
-            negatives, and those of --negative. vectors: the rows are texts (--text), whose vectors by --teacher are
-            learned.
-        negative: With --objective contrastive: the columns of hard negatives, texts that do not belong to the first one
-            although they look like it; columns called negative, negative_1 and so on when not set.
-        temperature: With --objective contrastive: the divisor of cosines; 0.05 when not set.
         encode_pairs: How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the
             paper), or separately (a bi-encoder, as in sentence-transformers), where the head compares their means.
             Together when not set.
@@ -166,11 +153,8 @@ def finetune(
             seconds.
         freeze_encoder: Train only pooler and head; the encoder's output is computed once for each example, without
             dropout.
-        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id. With
-            --objective vectors any model that gives vectors of texts.
+        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
         teacher_revision: A branch, tag or commit of the teacher's Hub repository.
-        teacher_vectors: With --objective vectors: the directory where the teacher's vectors are kept, computed once,
-            for this run and others; in the run's directory when not set.
         distillation_temperature: The divisor of both models' logits; 2 when not set.
         distillation_weight: Weight of the teacher in the loss; the labels have the rest. 0.5 when not set.
         span_head: Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers
@@ -208,10 +192,10 @@ def finetune(
     options = dict(locals())
     given = changed_parameters(finetune, options)
     check_options(SimpleNamespace(**options), resumes=True)
-    if objective is None and output is None and not statistics_only:
+    if output is None and not statistics_only:
         remedy = "give the run's directory, or --statistics-only to see the rows first"
         raise UsageError("--output", "is missing", remedy)
-    if objective is None and task is not None:
+    if task is not None:
         check_data(task, data, has_files=train is not None and dev is not None)
     if init == "random" and keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
@@ -219,23 +203,18 @@ def finetune(
         raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
     if freeze_encoder and changes.encoder_dropout:
         raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
-    check_objective(given, objective, table)
+    for name in ("distillation_temperature", "distillation_weight", "teacher_revision"):
+        if name in given and teacher is None:
+            raise UsageError(option_name(name), "requires --teacher", "name a fine-tuned model with it")
     with imports():
         from albert.api.results import FinetuneResult
         from albert.finetuning.comparisons import compare_folds, compare_rates
-        from albert.finetuning.contrastive import (
-            TEMPERATURE,
-            finetune_contrastive,
-            hold_out_pairs,
-            read_text_pairs,
-        )
         from albert.finetuning.model import PretrainedEncoder
         from albert.finetuning.objective import Distillation
         from albert.finetuning.options import requested_recipe
         from albert.finetuning.run import finetune as finetune_task
         from albert.finetuning.run_record import FinetuningSettings
         from albert.finetuning.seeds import finetune_benchmark, finetune_seeds
-        from albert.finetuning.vectors import finetune_vectors, hold_out_texts, read_texts, without_texts
         from albert.tasks.submission import BENCHMARKS
 
     # Where training starts, and how it is done.
@@ -244,7 +223,7 @@ def finetune(
             raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
         architecture = dataclasses.replace(architecture, num_hidden_layers=depth)
     distillation = None
-    if teacher is not None and objective is None:
+    if teacher is not None:
         values = {"revision": teacher_revision, "temperature": distillation_temperature, "weight": distillation_weight}
         given_ones = {name: value for name, value in values.items() if value is not None}
         distillation = Distillation(teacher=teacher, **given_ones)
@@ -273,35 +252,7 @@ def finetune(
         threshold=threshold,
     )
 
-    # Vectors of texts, learned from pairs or from a teacher.
-    inputs = (test, data, model, teacher, teacher_vectors)
-    if objective is not None:
-        assert train is not None and output is not None  # see check_objective
-        start = start_from(PretrainedEncoder(model, revision, architecture), init)
-        share = HeldOut().share if held_out is None else HeldOut(share=held_out).share
-        if objective == "contrastive":
-            pairs = read_text_pairs(train, table.text, table.pair, negative)
-            if dev is None:
-                pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
-            else:
-                dev_pairs = read_text_pairs(dev, table.text, table.pair, negative)
-            remove_earlier(output, replace, table, train, dev, inputs)
-            divisor = TEMPERATURE if temperature is None else temperature
-            tuned = finetune_contrastive(pairs, dev_pairs, start, output, changes, settings, divisor, on_start)
-        else:
-            assert teacher is not None  # see check_objective
-            texts = read_texts(train, table.text)
-            if dev is None:
-                texts, dev_texts = hold_out_texts(texts, share, seed)
-            else:
-                dev_texts = read_texts(dev, table.text)
-                texts = without_texts(texts, dev_texts)
-            opened = open_teacher(teacher, teacher_revision, settings)
-            remove_earlier(output, replace, table, train, dev, inputs)
-            tuned = finetune_vectors(
-                texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start
-            )
-        return result_of_run(tuned, output, None)
+    inputs = (test, data, model, teacher)
 
     # A benchmark: all of its tasks.
     if task is not None and task.lower() in BENCHMARKS:
@@ -350,50 +301,6 @@ def finetune(
 # What is refused before anything is read.
 
 OF_OWN_TABLES = ("test", "folds", "try_rates")
-WITHOUT_VECTORS = (
-    *("keep_head", "statistics_only", "freeze_encoder", "encode_pairs", "seeds"),
-    *("question_length", "stride", "span_head", "select", "data", "head_dropout", "max_train_examples"),
-    *("match_embedding", "null_threshold", "page_examples", "solve_head", "frozen", "threshold"),
-    *("patience", "class_weights", *OF_OWN_TABLES),
-)
-"""Options that no objective of vectors has."""
-WITHOUT = {
-    "contrastive": (*WITHOUT_VECTORS, "teacher", "teacher_vectors"),
-    "vectors": (*WITHOUT_VECTORS, "temperature", "negative", "distillation_temperature", "distillation_weight"),
-}
-COLUMNS = {"contrastive": ("text", "pair"), "vectors": ("text",)}
-
-
-def check_objective(given: Mapping[str, Any], objective: str | None, table: TableOptions) -> None:
-    """Raise UsageError for options that do not go with the objective, or are missing.
-
-    Args:
-        given: the options that differ from their defaults.
-    """
-    if objective is None:
-        needed = {"teacher_vectors": "vectors", "temperature": "contrastive", "negative": "contrastive"}
-        for name, other in needed.items():
-            if name in given:
-                raise UsageError(option_name(name), f"requires --objective {other}", "leave it out")
-    else:
-        if "task" in given:
-            own = {"contrastive": "your own table", "vectors": "your own texts"}[objective]
-            why = f"{objective} learns from {own}, not from {given['task']}"
-            raise UsageError("--objective", why, "use --train")
-        flags = [flag for flag in changed_flags(table) if flag[2:] not in COLUMNS[objective]]
-        flags += [option_name(name) for name in WITHOUT[objective] if name in given]
-        if flags:
-            raise UsageError(flags[0], f"cannot be used with --objective {objective}", "leave it out")
-        if objective == "vectors" and "teacher" not in given:
-            raise UsageError("--teacher", "is missing", "name the model whose vectors are learned")
-        for name in ("train", "output"):
-            if name not in given:
-                raise UsageError(option_name(name), "is missing", "see albert finetune --help")
-        if "dev" in given and "held_out" in given:
-            raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
-    for name in ("distillation_temperature", "distillation_weight", "teacher_revision"):
-        if name in given and "teacher" not in given:
-            raise UsageError(option_name(name), "requires --teacher", "name a fine-tuned model with it")
 
 
 def check_benchmark(given: Mapping[str, Any], table: TableOptions, name: str) -> None:
@@ -548,7 +455,7 @@ def report_on_rows(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where training starts, and a teacher of vectors.
+# Where training starts.
 
 
 def start_from(start: "PretrainedEncoder", init: str) -> "Start":
@@ -556,39 +463,6 @@ def start_from(start: "PretrainedEncoder", init: str) -> "Start":
     from albert.finetuning.model import random_encoder_like
 
     return random_encoder_like(start) if init == "random" else start
-
-
-def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettings") -> "VectorTeacher":
-    """The teacher, opened, with a fingerprint of all that its vectors depend on."""
-    from albert.checkpoints.hub import model_name
-    from albert.checkpoints.model_directory import weights_fingerprint
-    from albert.checkpoints.sentence_transformers import open_dense
-    from albert.finetuning.vectors import VectorTeacher
-    from albert.inference.predictor import Predictor
-    from albert.model.config import AlbertConfig
-    from albert.runtime.devices import default_precision, pick_device
-    from albert.runtime.json_files import fingerprint_of
-
-    device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or default_precision(device)
-    predictor = Predictor.open(teacher, device, revision=revision, precision=precision)
-    default = to_json(AlbertConfig())
-    about = {
-        "weights": weights_fingerprint(predictor.network.state_dict()),
-        "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},
-        "tokenizer": predictor.tokenizer.fingerprint,
-        "max_length": predictor.embedding_length,
-        "vectors": {name: value for name, value in to_json(predictor.sentence_vectors).items() if name != "dense"},
-        "precision": predictor.precision,
-    }
-    dense = open_dense(predictor.sentence_vectors)
-    if dense is not None:
-        about["dense"] = weights_fingerprint(dense.state_dict())
-    return VectorTeacher(
-        name=model_name(teacher, revision),
-        fingerprint=fingerprint_of(about),
-        embed=partial(predictor.embed_counted, normalize=True),
-    )
 
 
 # --------------------------------------------------------------------------------------------------------------------

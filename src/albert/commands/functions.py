@@ -25,6 +25,10 @@ def function_of(name: str) -> Any:
             return keyword_function(
                 finetune, "albert.finetune", rows="in output", more=(RECIPE_KEYWORD,), before=read_recipe_keyword
             )
+        case "finetune_vectors":
+            from albert.commands.finetune_vectors import finetune_vectors
+
+            return keyword_function(finetune_vectors, "albert.finetune_vectors", rows="in output")
         case "evaluate":
             from albert.commands.evaluate import evaluate
 

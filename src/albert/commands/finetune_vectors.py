@@ -1,0 +1,251 @@
+"""`albert finetune-vectors` and `albert.finetune_vectors`: vectors of texts, learned from pairs or from a teacher."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from albert.api.checks import check_options
+from albert.api.options import ROWS, Argument, option_name, shape_of
+from albert.cli.main import imports
+from albert.cli.options import Subcommand, parse
+from albert.cli.render import open_console
+from albert.model.config import ArchitectureChanges
+from albert.runtime.environment import Precision, world
+from albert.runtime.errors import UsageError
+from albert.runtime.json_files import to_json
+from albert.tasks.table_task import HeldOut, RecipeChanges
+from albert.training.metric_logger import DEFAULT_LOG, Log
+
+if TYPE_CHECKING:
+    from albert.api.results import FinetuneResult
+    from albert.finetuning.run_record import FinetuningSettings
+    from albert.finetuning.vectors import VectorTeacher
+
+
+def finetune_vectors(
+    *,
+    model: str,
+    revision: str | None = None,
+    output: Path,
+    replace: bool = False,
+    train: Annotated[Path, ROWS],
+    dev: Annotated[Path | None, ROWS] = None,
+    held_out: float | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    negative: tuple[str, ...] | None = None,
+    temperature: float | None = None,
+    teacher: str | None = None,
+    teacher_revision: str | None = None,
+    teacher_vectors: Path | None = None,
+    depth: int | None = None,
+    keep_layers: tuple[int, ...] | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    warmup_share: float | None = None,
+    weight_decay: float | None = None,
+    encoder_dropout: float | None = None,
+    max_length: int | None = None,
+    optimizer: Literal["adamw", "lamb"] = "adamw",
+    seed: int = 0,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    micro_batch_tokens: int = 8192,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    precision: Precision | None = None,
+    workers: int = 0,
+    log: Log = DEFAULT_LOG,
+    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", Argument(only_python=True)] = None,
+) -> "FinetuneResult":
+    """Fine-tune a model whose vectors of texts (albert.load(MODEL).embed) are compared by their cosine.
+
+    Without --teacher the rows are pairs of texts that belong together, such as a question and its answer; the second
+    texts of the other rows in a batch are the negatives (contrastive learning). With --teacher the rows are texts, and
+    the vectors of a better model are learned (distillation; Reimers and Gurevych 2020).
+
+    The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
+    directory.
+
+    Example: albert finetune-vectors --train pairs.csv --text question --pair answer --model small --output runs/vectors
+
+    Args:
+        model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
+            package (English).
+        revision: A branch, tag or commit of a Hub repository.
+        output: The run's directory, resumed if it exists.
+        replace: Remove an earlier run in OUTPUT, and begin anew.
+        train: The file of the rows.
+        dev: The file of the rows to score; a part of the training rows when not set.
+        held_out: Without --dev: the share of the training rows that is held out as dev; 0.1 when not set.
+        text: The column of the text.
+        pair: The column of the second text, which belongs to the first one.
+        negative: The columns of hard negatives, texts that do not belong to the first one although they look like it;
+            columns called negative, negative_1 and so on when not set.
+        temperature: The divisor of the cosines of pairs; 0.05 when not set.
+        teacher: The model whose vectors are learned: a directory, a run, or a Hub id.
+        teacher_revision: A branch, tag or commit of the teacher's Hub repository.
+        teacher_vectors: The directory where the teacher's vectors are kept, computed once, for this run and others; in
+            the run's directory when not set.
+        depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
+        keep_layers: The layers to keep of a model whose layers share nothing, from 1: `1 3 5 6` makes four of six
+            layers.
+        learning_rate: Peak learning rate. When not set, 2e-5, with a teacher 4e-5, times (768/H)^2.3 for models
+            narrower than ALBERT-base, at most 25 times and at most 1e-3.
+        batch_size: Rows per step over all processes; 64 when not set.
+        epochs: Passes over the rows; 1 when not set, with a teacher 4.
+        steps: Optimiser updates, instead of epochs.
+        warmup_share: Share of the steps during which the learning rate rises.
+        weight_decay: Weight decay, not applied to biases and layer norms.
+        encoder_dropout: Dropout inside the encoder.
+        max_length: Maximum tokens of a text, 128 when not set; longer ones are cut and counted.
+        optimizer: The optimiser.
+        seed: Seed of the order of the rows and dropout, and of the rows that are held out.
+        evaluate_every: Steps between evaluations; only at the end when not set.
+        checkpoint_every: Steps between checkpoints; every ten minutes when not set.
+        micro_batch_tokens: Tokens in one pass through the model; fewer need less memory and change no result.
+        precision: When not set, bf16 on a GPU that supports it, otherwise fp32.
+        workers: Number of processes that make batches.
+        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
+            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
+    """
+    refuse_contradictions(locals())
+    with imports():
+        from albert.commands.finetune import result_of_run
+        from albert.finetuning.contrastive import (
+            TEMPERATURE,
+            finetune_contrastive,
+            hold_out_pairs,
+            read_text_pairs,
+        )
+        from albert.finetuning.model import PretrainedEncoder
+        from albert.finetuning.run_record import FinetuningSettings
+        from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
+        from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
+        from albert.training.run_folder import remove_run
+
+    start = PretrainedEncoder(model, revision, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
+    changes = RecipeChanges(
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        epochs=epochs,
+        steps=steps,
+        warmup_share=warmup_share,
+        weight_decay=weight_decay,
+        max_length=max_length,
+        encoder_dropout=encoder_dropout,
+    )
+    settings = FinetuningSettings(
+        seed=seed,
+        evaluate_every=evaluate_every,
+        checkpoint_every=checkpoint_every,
+        micro_batch_tokens=micro_batch_tokens,
+        optimizer=optimizer,
+        device=device,
+        precision=precision,
+        workers=workers,
+        log=log,
+    )
+    share = HeldOut().share if held_out is None else HeldOut(share=held_out).share
+
+    def remove_earlier() -> None:
+        """Remove the run that is replaced, once everything has been read."""
+        if replace and world().is_first:
+            paths = [Path(each) for each in (train, dev, model, teacher, teacher_vectors) if each is not None]
+            remove_run(output, [path for path in paths if path.exists()])
+
+    if teacher is None:
+        pairs = read_text_pairs(train, text, pair, negative)
+        if dev is None:
+            pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
+        else:
+            dev_pairs = read_text_pairs(dev, text, pair, negative)
+        remove_earlier()
+        divisor = TEMPERATURE if temperature is None else temperature
+        found = finetune_contrastive(pairs, dev_pairs, start, output, changes, settings, divisor, on_start)
+    else:
+        texts = read_texts(train, text)
+        if dev is None:
+            texts, dev_texts = hold_out_texts(texts, share, seed)
+        else:
+            dev_texts = read_texts(dev, text)
+            texts = without_texts(texts, dev_texts)
+        opened = open_teacher(teacher, teacher_revision, settings)
+        remove_earlier()
+        found = learn_from_teacher(
+            texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start
+        )
+    return result_of_run(found, output, None)
+
+
+def refuse_contradictions(given: Mapping[str, Any]) -> None:
+    """Raise an error for options that exclude each other, and for paths that do not exist."""
+    if given["teacher"] is None:
+        for name in ("teacher_revision", "teacher_vectors"):
+            if given[name] is not None:
+                raise UsageError(option_name(name), "requires --teacher", "name the model whose vectors are learned")
+    else:
+        for name in ("pair", "negative", "temperature"):
+            if given[name] is not None:
+                why = "is about pairs of texts; with --teacher the rows are single texts"
+                raise UsageError(option_name(name), why, "leave one of them out")
+    for one, other in (("dev", "held_out"), ("steps", "epochs")):
+        if given[one] is not None and given[other] is not None:
+            raise UsageError(option_name(other), f"cannot be combined with {option_name(one)}", "give one of them")
+    check_options(SimpleNamespace(**given), resumes=True)
+
+
+def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettings") -> "VectorTeacher":
+    """The teacher, opened, with a fingerprint of all that its vectors depend on."""
+    from albert.checkpoints.hub import model_name
+    from albert.checkpoints.model_directory import weights_fingerprint
+    from albert.checkpoints.sentence_transformers import open_dense
+    from albert.finetuning.vectors import VectorTeacher
+    from albert.inference.predictor import Predictor
+    from albert.model.config import AlbertConfig
+    from albert.runtime.devices import default_precision, pick_device
+    from albert.runtime.json_files import fingerprint_of
+
+    device = pick_device(settings.device, world().local_rank)
+    precision = settings.precision or default_precision(device)
+    predictor = Predictor.open(teacher, device, revision=revision, precision=precision)
+    default = to_json(AlbertConfig())
+    about = {
+        "weights": weights_fingerprint(predictor.network.state_dict()),
+        "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},
+        "tokenizer": predictor.tokenizer.fingerprint,
+        "max_length": predictor.embedding_length,
+        "vectors": {name: value for name, value in to_json(predictor.sentence_vectors).items() if name != "dense"},
+        "precision": predictor.precision,
+    }
+    dense = open_dense(predictor.sentence_vectors)
+    if dense is not None:
+        about["dense"] = weights_fingerprint(dense.state_dict())
+    return VectorTeacher(
+        name=model_name(teacher, revision),
+        fingerprint=fingerprint_of(about),
+        embed=partial(predictor.embed_counted, normalize=True),
+    )
+
+
+def finetune_vectors_command(arguments: list[str]) -> None:
+    """Read the options of `albert finetune-vectors`, run it, and print the settings and the result."""
+    shape = shape_of(finetune_vectors)
+    console = open_console()
+
+    def show_start(figures: Mapping[str, Any]) -> None:
+        from albert.commands.finetune_output import show_settings
+
+        show_settings(console, figures)
+
+    options = parse(shape, arguments, "albert finetune-vectors")
+    result = finetune_vectors(**vars(options), on_start=show_start)
+    from albert.commands.finetune_output import show_finetuned
+
+    show_finetuned(console, result)
+
+
+finetune_vectors_main = Subcommand(shape_of(finetune_vectors), "albert finetune-vectors", finetune_vectors_command)

@@ -64,11 +64,9 @@ SHORTER = {
         "--model.intermediate-size 128"
     ),
     "finetune": ["--steps", "3", "--max-length", "48"],
-    "analyze": [],
     "evaluate": [],
     "quantize": [],
     "export": [],
-    "plot": [],
     "prepare": ["--held-out", "0.2"],
     "predict": [],
     "info": [],
@@ -186,7 +184,6 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
 
 FORMS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
-    "analyze": ("layers",),
     "pretrain": ("base",),
     "export": ("onnx", "sentence-transformers"),
     "tables": ("list", "run", "show", "export"),

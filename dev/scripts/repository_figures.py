@@ -23,7 +23,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SUBCOMMANDS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
-    "analyze": ("layers",),
     "export": ("onnx", "sentence-transformers"),
     "tables": ("list", "plan", "run", "show", "export"),
     "pretrain": ("base",),

@@ -452,10 +452,6 @@ CASES: dict[str, list[tuple]] = {
         ("m --OUTPUT o", 2, "--OUTPUT --output"),
         ("m --output o --zzz", 2, "--zzz"),
     ],
-    "plot": [
-        ("{here}/absent --output {here}/out.png", 66, "{here}/absent"),
-        ("{run} --output {here}/x.pdf", 2, "--output {here}/x.pdf .png"),
-    ],
     "info": [
         ("{here} --verify", 66, "{here} MANIFEST.json"),
         ("{here}/nowhere --verify", 66, "{here}/nowhere"),
@@ -499,13 +495,6 @@ CASES: dict[str, list[tuple]] = {
         ("{tokenizer} --measure", 2, "--measure {tokenizer}"),
         ("albert-base --compare {corpus}", 2, "--compare {corpus}"),
         ("{pretrained} --revision main", 2, "{pretrained} main"),
-    ],
-    "analyze layers": [
-        ("", 2, "MODEL"),
-        ("{pretrained} --output layers.pdf", 2, "layers.pdf .png"),
-        ("{pretrained} --words 0", 2, "--words 0"),
-        ("{pretrained} --text nowhere.txt", 66, "nowhere.txt"),
-        ("nowhere/at/all", 66, "nowhere/at/all"),
     ],
     "serve": [
         ("./no-such-model --port 0", 66, "no-such-model"),

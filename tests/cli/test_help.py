@@ -19,8 +19,6 @@ COMMANDS = {
     "tokenizer decode": "[OPTIONS] [ID...] --tokenizer PATH",
     "tokenizer convert": "[OPTIONS] SOURCE --output PATH",
     "prepare": "[OPTIONS] CORPUS... --tokenizer PATH --output PATH",
-    "plot": "RUN...",
-    "analyze layers": "MODEL...",
     "pretrain": "albert pretrain RECIPE [OPTIONS] --data PATH... --output PATH",
     "pretrain base": "albert pretrain base",
     "finetune": "[OPTIONS] [TASK] --model MODEL",
@@ -94,7 +92,7 @@ def test_help_all_lists_every_option_and_help_the_usual_ones(command, capsys):
 
 
 def test_lists_of_commands_have_at_most_60_lines(capsys):
-    for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"], ["tables", "--help"], ["analyze", "-h"]):
+    for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"], ["tables", "-h"]):
         assert run(words) == 0
         assert len(capsys.readouterr().out.splitlines()) <= 60
 

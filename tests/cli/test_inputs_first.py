@@ -30,7 +30,6 @@ from albert.cli.main import run
         ("serve smal", "small"),
         ("quantize smal --output out", "small"),
         ("export onnx . --output out", "config.json"),
-        ("analyze layers tiny --text nowhere", "nowhere"),
         ("info . --samples 3", "corpus.json"),
     ],
 )

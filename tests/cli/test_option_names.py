@@ -14,8 +14,8 @@ from albert.commands.predict import predict_main
 from albert.commands.pretrain import pretrain_main
 from albert.commands.serve import serve_main
 
-WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]
-WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "export onnx", "tables run"]
+WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "export", "tables")]
+WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "export onnx", "tables run"]
 
 
 def test_finetune_takes_names_of_transformers():
@@ -49,7 +49,6 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
         ("info", "--model albert-base --memory", {"what": "albert-base", "memory": True}),
         ("info", "albert-base --max-seq-length 7", {"max_length": 7}),
         ("convert", "--output o --model s", {"source": "s"}),
-        ("analyze layers", "--passages 3 --model a b --words 4", {"models": ("a", "b"), "passages": 3, "words": 4}),
         ("export onnx", "--output o --model m", {"model": "m"}),
         ("tokenizer convert", "s --output o --lower-case", {"case": "lower"}),
         ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),

@@ -34,8 +34,6 @@ def test_training_goes_on_with_one_note(scene, tmp_path, without_plots, caplog, 
 @pytest.mark.parametrize(
     "command",
     [
-        "plot {run} --output {here}/curves.png",
-        "analyze layers --models {pretrained} --text {text} --passages 2 --words 9 --output {here}/layers.png",
         "evaluate --model {classifier} --dev {tables}/dev.csv --text review --label stars --depth 1 2 "
         "--curve {here}/curve.png",
     ],

@@ -10,10 +10,18 @@ import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.main import run
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.paper.layers import SMOOTHNESS, cached_layers, cut_passages, last_movement, measure_layers, unevenness
+from albert.paper.layer_pictures import draw_layers
+from albert.paper.layers import (
+    SMOOTHNESS,
+    cached_layers,
+    cut_passages,
+    last_movement,
+    measure_layers,
+    unevenness,
+    write_layers,
+)
 from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
@@ -58,14 +66,15 @@ def test_movement_equals_hidden_states_of_transformers(models):
 
 
 @pytest.mark.usefixtures("drawn_pictures")
-def test_command_writes_picture_and_table(models, tmp_path, capsys):
+def test_picture_and_table(models, tmp_path):
     picture, table = tmp_path / "layers.png", tmp_path / "layers.csv"
-    args = ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20", "--device", "cpu"]
-    assert run([*args, "--output", str(picture), "--csv", str(table)]) == 0
+    measured = [measure_layers(model, PASSAGES, device=CPU) for model in models.values()]
+    draw_layers(measured, picture)
+    write_layers(measured, table)
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [row["layer"] for row in rows] == ["1", "2", "3", "1", "2"]
-    assert "2 layers, not shared" in capsys.readouterr().out
+    assert rows[-1]["layers"] == "2 layers, not shared"
 
 
 def test_unevenness_and_last_movement_by_hand():

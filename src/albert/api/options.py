@@ -199,10 +199,8 @@ def option_name(field: str) -> str:
     return "--try" if field == "try_rates" else "--" + field.replace("_", "-")
 
 
-def check_png(option: str, picture: Path, csv: Path | None = None) -> None:
-    """Raises UsageError for a picture that is not a PNG, or whose figures (`csv`) would replace it."""
-    if csv is not None and csv.absolute() == picture.absolute():
-        raise UsageError(f"--csv {csv}", "is the file of the picture", "choose another name")
+def check_png(option: str, picture: Path) -> None:
+    """Raises UsageError for a picture that is not a PNG."""
     if picture.suffix.lower() != ".png":
         raise UsageError(f"{option} {picture}", "must end in .png", "choose a name that ends in .png")
 

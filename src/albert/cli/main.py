@@ -44,10 +44,6 @@ COMMANDS = {
     "tokenizer": Command("albert.commands.tokenizer", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.commands.prepare", "text and a tokenizer to token shards, in parallel"),
     "pretrain": Command("albert.commands.pretrain", "masked language model and sentence order, from shards to a model"),
-    "plot": Command("albert.commands.plot", "the curves of runs side by side, as a picture and a table"),
-    "analyze": Command(
-        "albert.commands.analyze", "similarity of each layer's input and output, as a picture (Figure 1)"
-    ),
     "finetune": Command("albert.commands.finetune", "train a model on GLUE, SQuAD or your own table"),
     "finetune-vectors": Command("albert.commands.finetune_vectors", "train vectors of texts, from pairs or a teacher"),
     "evaluate": Command("albert.commands.evaluate", "score a model on a task with the task's own metrics"),

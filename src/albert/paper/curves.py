@@ -1,14 +1,11 @@
-"""Curves of runs from their journals, and as tables; pictures.py draws them."""
+"""Curves of runs from their journals; pictures.py draws them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from albert.runtime.errors import MissingInput
-from albert.runtime.files import write_csv
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
@@ -42,39 +39,8 @@ def _read_run(path: Path, name: str) -> RunCurves:
     updates = [record for record in records if record["event"] == "train"]
     if not updates:
         raise MissingInput(path, "has recorded no update yet", "wait for the first line of its journal")
-    seconds = _seconds(updates)
-    steps = [record["step"] for record in updates]
-    evaluations = [
-        {"seconds": float(np.interp(record["step"], [0, *steps], [0.0, *seconds])), **record}
-        for record in records
-        if record["event"] == "evaluation"
-    ]
-    updates = [record | {"seconds": time} for record, time in zip(updates, seconds, strict=True)]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
     return RunCurves(name, updates, evaluations)
-
-
-def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
-    """Training time at each record; computed from tokens per second if the journal has no times."""
-    total = 0.0
-    tokens = 0
-    times = []
-    for record in updates:
-        total += (record["tokens"] - tokens) / record["tokens_per_second"]
-        total = record.get("seconds", total)
-        tokens = record["tokens"]
-        times.append(total)
-    return times
-
-
-def write_table(runs: Sequence[RunCurves], table: Path) -> None:
-    """Write a CSV row per figure of every record: run, event, step, tokens, minutes, figure, value."""
-    rows: list[Sequence[object]] = [["run", "event", "step", "tokens", "minutes", "figure", "value"]]
-    for run in runs:
-        for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
-            for record in records:
-                position = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
-                rows += [[*position, figure, record[figure]] for figure in figures_of(record)]
-    write_csv(table, rows)
 
 
 def figures_of(record: dict[str, Any]) -> Iterator[str]:

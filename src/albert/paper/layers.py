@@ -87,7 +87,7 @@ def cut_passages(texts: Iterable[str], count: int, words: int) -> list[str]:
     )
     passages = list(islice(all_passages, count))
     if not passages:
-        raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or fewer --words")
+        raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or ask for fewer words")
     return passages
 
 

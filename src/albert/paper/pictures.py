@@ -22,11 +22,10 @@ except ModuleNotFoundError as error:
 
 matplotlib.use("Agg")
 __all__ = ["Axes", "Figure", "MaxNLocator", "PercentFormatter", "draw_runs", "save_figure", "style_axes"]
-Against = Literal["steps", "tokens", "minutes"]
+Against = Literal["steps", "tokens"]
 _AXES = {
     "steps": ("steps", "step", 1.0),
     "tokens": ("million tokens seen", "tokens", 1e6),
-    "minutes": ("minutes in updates", "seconds", 60.0),
 }
 """Label, key in the journal and unit of each axis."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -623,6 +623,6 @@ def test_cut_and_missing_answers_are_counted_and_no_question_is_dropped(scene, h
     assert run([scene.fill(word, here) for word in words.split()]) == 0
     printed = capsys.readouterr().out
     for part in ("training", "development set"):
-        assert f"{part}: 1 questions cut" in printed
-        assert f"{part}: 1 answers not in their context" in printed
+        assert f"{part}: 1 question cut" in printed
+        assert f"{part}: 1 answer not in the context" in printed
     assert len((here / "out/predictions-dev.jsonl").read_text().splitlines()) == 3

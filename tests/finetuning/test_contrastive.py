@@ -38,7 +38,7 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     finetune = command(table, pretrained, tmp_path / "run", "--steps", "100", "--learning-rate", "3e-3")
     assert run(finetune) == 0
     out = capsys.readouterr().out
-    assert "training: 1 rows without text left out" in out
+    assert "training: 1 row without text left out" in out
     assert "is ready" in out and "export sentence-transformers" in out
     report = read_json_object(tmp_path / "run/results.json")
     before, after = (report[name]["retrieval_accuracy"] for name in ("before", "scores"))
@@ -68,7 +68,7 @@ def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp
     assert run(command(table, pretrained, tmp_path / "seeds", *dev)) == 73
     assert run(command(table, pretrained, tmp_path / "run", *dev)) == 0
     out = capsys.readouterr().out
-    for line in ("1 examples cut", "1 rows without text left out", "5 rows beyond the first 1,000 not scored"):
+    for line in ("1 example cut", "1 row without text left out", "5 rows beyond the first 1,000 not scored"):
         assert f"development set: {line}" in out
     counts = read_json_object(tmp_path / "run/results.json")["evaluation"]
     assert counts["rows"] == counts["examples"] + counts["rows_without_text"] + counts["rows_not_scored"] == 1006

@@ -12,10 +12,11 @@ import pytest
 import torch
 import transformers
 
+import albert
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.inference import onnx_export as exporting
-from albert.model.albert import AlbertForMaskedLM, AlbertModel
+from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertModel
 from albert.model.packing import pack
 from albert.runtime.devices import multiplies_int8
 from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
@@ -148,11 +149,34 @@ def test_every_opset_and_activation(opset, act, config, tmp_path):
     assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
 
 
+@pytest.mark.parametrize(
+    ("extra", "meaning"),
+    [
+        ({}, "bad, good, in this order; their softmax is the probability of each"),
+        ({"problem_type": "multi_label_classification"}, "bad, good, in this order; the sigmoid of each"),
+    ],
+)
+def test_the_card_says_what_the_logits_are(extra, meaning, config, tokenizer_directory, tmp_path):
+    names = {"id2label": {"0": "bad", "1": "good"}, "label2id": {"bad": 0, "good": 1}}
+    model = AlbertForSequenceClassification(config, 2).eval()
+    save_model_directory(tmp_path / "model", model, tokenizer_directory, extra=names | extra)
+    export(tmp_path / "model", tmp_path / "onnx")
+    assert meaning in (tmp_path / "onnx/README.md").read_text()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "onnx")
+    inputs = dict(tokenizer(["He came."], return_tensors="np"))
+    (logits,) = runtime_outputs(tmp_path / "onnx/model.onnx", inputs)["logits"]
+    probabilities = 1 / (1 + np.exp(-logits)) if extra else np.exp(logits) / np.exp(logits).sum()
+    scores = {
+        answer["label"]: answer["score"] for answer in albert.load(tmp_path / "model", "cpu").classify("He came.")
+    }
+    assert [scores["bad"], scores["good"]] == pytest.approx(probabilities.tolist(), abs=1e-5)
+
+
 def test_depth(config, tmp_path):
     model = AlbertModel(config).eval()
     save_model_directory(tmp_path / "model", model, None)
     export(tmp_path / "model", tmp_path / "onnx", "--depth", "1")
-    assert "1 layers" in (tmp_path / "onnx/README.md").read_text()
+    assert "1 layer." in (tmp_path / "onnx/README.md").read_text()
     inputs = padded_batch()
     packed = pack([inputs["input_ids"][1]], [inputs["token_type_ids"][1]])
     with torch.inference_mode():

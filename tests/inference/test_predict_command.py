@@ -60,6 +60,15 @@ def test_an_empty_text_is_noted(classifier, capsys, caplog):
         assert [f"{said}; {meaningless}" in record.getMessage() for record in caplog.records] == [True] * bool(said)
 
 
+def test_an_empty_text_to_embed_is_noted(saved, caplog):
+    path = saved("pretraining")
+    said = "1 of 2 texts is empty; the vector of an empty text means nothing"
+    for embed in (albert.load(path, "cpu").embed, albert.AlbertEmbedding(str(path), device="cpu").transform):
+        caplog.clear()
+        embed(["He came.", " "])
+        assert [said in record.getMessage() for record in caplog.records] == [True]
+
+
 def test_masks_are_filled(saved, capsys):
     path = str(saved("pretraining"))
     assert run(["predict", path, "--fill-mask", "The [MASK] sat.", "--top-k", "3"]) == 0

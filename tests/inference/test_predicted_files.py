@@ -98,6 +98,17 @@ def test_null_is_an_empty_text_and_a_number_its_digits(classifier, predicted, ca
     assert [row["text"] for row in as_json] == ["a", None, 3, None]
 
 
+def test_a_key_that_one_row_lacks_is_an_empty_text(classifier, predicted, tmp_path, capsys):
+    """As in training; a key that all rows lack is refused."""
+    rows = predicted(classifier, lines({"text": "a", "n": 1}, {"n": 2}, {"text": " ", "n": 3}))
+    assert "2 of 3 texts are empty" in capsys.readouterr().err
+    assert [row.get("text") for row in rows] == ["a", None, " "]
+    assert rows[1]["predicted_scores"] == rows[2]["predicted_scores"]
+    (tmp_path / "none.jsonl").write_text(lines({"n": 1}, {"n": 2}))
+    assert predict_file(classifier, tmp_path / "none.jsonl", tmp_path / "none.out.jsonl") == 65
+    assert "has no field 'text'" in capsys.readouterr().err
+
+
 def test_null_is_an_empty_question_or_option(model_paths, predicted):
     rows = [
         {"context": "a", "question": None, "options": "b", "c": "d", "e": None},
@@ -357,7 +368,7 @@ def test_evaluate_says_that_it_reads_no_standard_input(classifier, refused):
     [
         ("in.jsonl", b"", 66, "in.jsonl", "rows"),
         ("in.jsonl", b'{"text": "a"}\n{"text": {"a": "b"}}\n', 65, "in.jsonl:2", "'text'"),
-        ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', 65, "in.jsonl:2", "'txt'"),
+        ("in.jsonl", b'{"txt": "a"}\n{"text": "b"}\n', 65, "in.jsonl:1", "'txt'"),
         ("in.jsonl", b'{"text": "a"}\nno\n', 65, "in.jsonl:2", "JSON"),
         ("in.jsonl", b'{"text": "a", "text_pair": ["b"]}\n', 65, "in.jsonl:1", "'text_pair'"),
         ("in.jsonl", b'{"text": "a", "predicted_label": 1}\n', 65, "in.jsonl", "'predicted_label'"),

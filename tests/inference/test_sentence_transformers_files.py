@@ -6,7 +6,9 @@ import numpy as np
 import transformers
 
 import albert
+from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
+from albert.model.albert import AlbertForMaskedLM
 
 EXPORT = ["export", "sentence-transformers"]
 
@@ -64,3 +66,11 @@ def test_models_that_sentence_transformers_cannot_open_are_refused(saved, config
     for model, why in ((tmp_path / "int8", "integers"), (matching, "match embedding")):
         refused([*EXPORT, model, "--output", tmp_path / "vectors"], 78, model, why)
     assert not (tmp_path / "vectors").exists()
+
+
+def test_example_rows_stay_with_the_model(config, tokenizer_directory, tmp_path):
+    """The page of `albert serve` shows them; sentence-transformers does not read them."""
+    model = tmp_path / "model"
+    save_model_directory(model, AlbertForMaskedLM(config), tokenizer_directory, examples=[{"text": "A row of mine."}])
+    assert run([*EXPORT, str(model), "--output", str(tmp_path / "vectors")]) == 0
+    assert (model / "examples.json").exists() and not (tmp_path / "vectors/examples.json").exists()

@@ -86,7 +86,9 @@ class Option:
 
     @property
     def negations(self) -> list[str]:
-        """The names that turn a switch off, in the order of `names`."""
+        """The names that turn a switch off, in the order of `names`; none if the switch turns something off itself."""
+        if self.path[-1].startswith("no_"):
+            return []
         return [re.sub(r"([^.-][^.]*)$", r"no-\1", name) for name in self.names] if self.is_switch else []
 
 

@@ -137,6 +137,10 @@ def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[s
     return tables
 
 
+_ADVISED = ("epochs", "learning_rate", "model", "class_weights", "metrics", "frozen")
+"""The options that advice names, which are keywords in Python."""
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class FinetuneResult(Analysed):
     """A fine-tuned model and its scores on the development set.
@@ -201,8 +205,7 @@ class FinetuneResult(Analysed):
     def remarks(self) -> list[str]:
         lines = [self.found.conclusion] if isinstance(self.found, Comparison) else []
         lines += [f"model: {self.model}"] if self.model is not None else []
-        for line in advice_lines(self.report):
-            lines.append(options_as_keywords(line, ("epochs", "learning_rate", "model")))
+        lines += [options_as_keywords(line, _ADVISED) for line in advice_lines(self.report)]
         if isinstance(self.found, FinetuningResult) and self.output is not None:
             report = self.output / REPORT_NAME
             lines += [f"report: {report}"] if report.exists() else []

@@ -195,7 +195,8 @@ def show_machine(console: Console) -> dict[str, Any]:
     device = pick_device()
     advice = precision_advice(device)
     machine["answers"] = f"in {default_precision(device)}" if advice is None else f"in fp32; faster: {advice}"
-    show(console, key_value_table("This machine", machine))
+    shown = {"products in fp32 by" if name == "fp32_products" else name: value for name, value in machine.items()}
+    show(console, key_value_table("This machine", shown))
     show_presets(console)
     console.print("\nalbert info NAME shows the details of one, --compare OTHER compares two.")
     presets = {
@@ -318,7 +319,7 @@ def show_corpus(console: Console, directory: Path) -> dict[str, Any]:
         "sentences dropped": description.sentences_dropped,
         "language": description.language,
         "tokens are": description.token_type,
-        "held out": f"{description.held_out_share:.1%}, seed {description.seed}",
+        "asked to hold out": f"{description.held_out_share:.1%} of the documents, seed {description.seed}",
         "made with": ", ".join(f"{name} {version}" for name, version in description.versions.items()),
     }
     rows = [

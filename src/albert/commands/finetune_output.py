@@ -44,6 +44,7 @@ from albert.tasks.reading.fields import as_number
 from albert.tasks.source import Field, Rows
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
 from albert.tasks.task import Published, Task
+from albert.text.readers import counted
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.
@@ -257,10 +258,10 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
 _LEFT_OUT = {
     "windows_left_out": "windows dropped (no answer)",
     "held_out": "rows held out to tune on",
-    "repeated_texts": "repeated texts left out",
+    "repeated_texts": "texts left out, because an earlier one is equal",
     "truncated_for_teacher": "texts cut for the teacher",
     "rows_without_negative": "rows without a negative kept",
-    "rows_that_share_a_text_with_dev": "rows that share a text with dev left out",
+    "rows_that_share_a_text_with_dev": "rows left out, because dev has the same text",
     "rows_not_scored": "rows beyond the first 1,000 not scored",
 }
 
@@ -293,7 +294,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     said_before = "" if found.already_complete else (report.get("frozen_head") or {}).get("line", "")
     lines += [note for note in run_notes(report) if note != said_before]
     lines += [
-        f"{part}: {counts[name]:,} {what}"
+        f"{part}: {counted(counts[name], what)}"
         for part, counts in counts_of.items()
         for name, what in _LEFT_OUT.items()
         if counts.get(name)

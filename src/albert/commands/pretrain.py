@@ -35,6 +35,7 @@ from albert.pretraining.recipe import (
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
+from albert.text.readers import counted
 from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.record import Head, recorded_start
 from albert.training.run_folder import RunFolder
@@ -364,7 +365,8 @@ def show_result(console: Console, result: PretrainResult) -> None:
         if f"{task}_accuracy" in result.evaluation:
             score = result.evaluation[f"{task}_accuracy"]
             constant = result.evaluation[f"{task}_baseline"]
-            values[f"{what}, held out"] = f"{score:.1%} right (majority baseline: {constant:.1%})"
+            of = counted(int(result.evaluation["sequences"]), "held-out sequences")
+            values[what] = f"{score:.1%} right in {of} (majority baseline: {constant:.1%})"
     values["model"] = result.model
     if (result.output / CURVES_NAME).exists():
         values["curves"] = result.output / CURVES_NAME

@@ -38,6 +38,7 @@ from albert.tasks.metrics import (
     predictions_in_order,
 )
 from albert.tasks.task import Task
+from albert.text.readers import counted
 
 Threshold = NullThreshold | LabelThreshold | OutsideShift
 RawPredictions = np.ndarray | list[Answers]
@@ -308,7 +309,7 @@ FROZEN = "frozen model with a linear head"
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
     "rows_without_text": "rows without text left out",
-    "broken_lines": "broken lines of the file left out",
+    "broken_lines": "lines of the file left out, because they are broken",
     "questions_of_another_level": "questions of another level left out",
     "truncated": "examples cut to the maximum length",
     "passages_truncated": "questions whose passage was cut",
@@ -316,12 +317,12 @@ _WARNINGS = {
     "sentences_in_several_windows": "sentences in several windows",
     "sentences_without_words": "sentences without a word",
     "words_without_pieces": "words without a piece, read as the unknown one",
-    "tags_that_continue_nothing": "tags that continue an entity that none began: they begin it, as in conlleval",
+    "tags_that_continue_nothing": "tags inside an entity that no tag began, read as its beginning, as in conlleval",
     "contexts_in_several_windows": "contexts in several windows",
-    "answers_relocated": "answers found away from their offset",
-    "answers_found_more_than_once": "answers that are in their context more than once: the first place is taken",
-    "answers_not_found": "answers not in their context",
-    "answers_not_aligned": "answers that match no tokens of their context",
+    "answers_relocated": "answers found away from the stated offset",
+    "answers_found_more_than_once": "answers with several places in the context, of which the first is taken",
+    "answers_not_found": "answers not in the context",
+    "answers_not_aligned": "answers without matching tokens in the context",
 }
 
 
@@ -530,7 +531,7 @@ def published_lines(task: Task) -> list[str]:
 
 def data_warnings(counts: Mapping[str, Any]) -> list[str]:
     """A line for each count of examples that were cut, moved or not found."""
-    return [f"{counts[key]:,} {what}" for key, what in _WARNINGS.items() if counts.get(key)]
+    return [counted(counts[key], what) for key, what in _WARNINGS.items() if counts.get(key)]
 
 
 def format_score(value: float | None) -> str:

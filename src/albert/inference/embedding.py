@@ -52,7 +52,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts D"]:
-        """A vector for each text; any list, array or column of texts. A note says how many of them were cut."""
+        """A vector for each text; any list, array or column of texts. Notes say how many were cut, or are empty."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 

@@ -340,6 +340,7 @@ class FilePrediction:
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
     option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
     command: Mapping[str, Any] = field(default_factory=dict)  # The options as they were given
+    known: set[str] = field(default_factory=set, compare=False)  # The names of fields in the rows so far
 
     @property
     def read_fields(self) -> tuple[str, ...]:
@@ -353,19 +354,32 @@ class FilePrediction:
         return tuple(name for option, name in named.items() if name and option in self.ability.options)
 
     def inputs(self, record: Record) -> tuple[Any, ...]:
-        """What the task reads of a row; parts of nested values have names with dots, as in training."""
+        """What the task reads of a row; parts of nested values have names with dots, as in training.
+
+        A field that this row lacks and an earlier one has is empty here, as in training.
+        """
         names = {self.fields.text, self.fields.pair, self.fields.question, self.fields.context, *self.fields.options}
         if self.file.has_types and any("." in name and name not in record.fields for name in names):
             inner = fields_of(record.fields, record.where, Counter())
             lists = {name: list(value) if isinstance(value, tuple) else value for name, value in inner.items()}
             nulls = dict.fromkeys(null_names(record.fields))
             record = Record(record.where, {**lists, **nulls, **record.fields})
+        absent = dict.fromkeys(name for name in names & self.known if name not in record.fields)
+        self.known.update(record.fields)
+        if absent:
+            record = Record(record.where, {**record.fields, **absent})
         try:
             return self.ability.read(record, self.fields)
         except DamagedData as error:
             if self.file.doubt is None or "has no field" not in error.why:
                 raise
             raise DamagedData(error.subject, error.why, self.file.doubt) from error
+
+    def is_blank(self, record: Record, name: str) -> bool:
+        """Whether a field is empty, or missing in this row alone."""
+        if name in record.fields:
+            return _is_blank(record.fields[name])
+        return name in self.known
 
     def batches(self) -> Iterator[list[Record]]:
         """The rows of the file, in batches."""
@@ -441,7 +455,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
                 if _is_empty(args.inputs(record)):
                     empty += 1
                 else:
-                    empty_in.update(name for name in args.read_fields if _is_blank(record.fields.get(name, "a")))
+                    empty_in.update(name for name in args.read_fields if args.is_blank(record, name))
                 duplicates = [name for name in answers if name in record.fields]
                 if duplicates:
                     why = f"has a field {duplicates[0]!r} already"

@@ -21,13 +21,14 @@ from torch import nn
 
 from albert import __version__
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
-from albert.checkpoints.cross_encoders import activation_keys
+from albert.checkpoints.cross_encoders import activation_keys, score_activation
 from albert.checkpoints.hub import find_model, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind, written_num_labels
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.model_directory import (
     CONFIG_NAME,
     FINGERPRINT_KEY,
+    label_names,
     require_matching_tokenizer,
     written_model,
 )
@@ -42,6 +43,7 @@ from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguratio
 from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.progress import progress
+from albert.text.readers import counted
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -116,14 +118,17 @@ def onnx_card(
         next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
         axes["sentence_logits"] += f": {meaning}"
+    if "logits" in axes and trained.kind in _WITH_LABELS:
+        axes["logits"] += f": {_meaning_of_logits(trained)}"
     limits = {
         "differences": True,
         "int8": report.precision == "int8",
         "left_out": bool(report.left_out),
     }
+    layers = counted(report.depth, "layers")
     lines = [
         f"{name_of(directory)} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
-        f"{report.precision}, {report.depth} layers. Weights that layers share are stored once: in float32 its "
+        f"{report.precision}, {layers}. Weights that layers share are stored once: in float32 its "
         f"parameters are {report.weight_bytes / 1e6:,.1f} MB."
     ]
     if report.vectors is not None:
@@ -150,6 +155,27 @@ def onnx_card(
     architecture = ARCHITECTURES[MODELS[report.kind]]
     outputs = written_num_labels(architecture, trained.opened.model.state_dict())
     return model_card(card, written_model(architecture, trained.opened.config, outputs, tokenizer, extra))
+
+
+_WITH_LABELS: tuple[Kind, ...] = ("classification", "pair_classification", "token_classification", "multiple_choice")
+
+
+def _meaning_of_logits(trained: TrainedModel) -> str:
+    """What the numbers of the output `logits` are, in their order, and how they become albert's answers."""
+    opened = trained.opened
+    if trained.kind == "multiple_choice":
+        return "one number for each option; their softmax is the probability of each"
+    model: Any = opened.model
+    labels = label_names(opened.extra, model.classifier.out_features)
+    problem_type = opened.extra.get("problem_type")
+    if problem_type == "multi_label_classification":
+        return f"{', '.join(labels)}, in this order; the sigmoid of each is its probability"
+    if len(labels) == 1:
+        activation = score_activation(opened.extra)
+        if activation == "Identity":
+            return f"{labels[0]}, a number"
+        return f"a number, whose {activation.lower()} is the score"
+    return f"{', '.join(labels)}, in this order; their softmax is the probability of each"
 
 
 def _use(report: ExportReport, has_tokenizer: bool) -> str:

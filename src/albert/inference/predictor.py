@@ -23,6 +23,7 @@ from albert.checkpoints import model_directory
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY
 from albert.checkpoints.hub import (
+    EXAMPLES_NAME,
     HUB_FILES,
     INDEX_NAME,
     MODULES_NAME,
@@ -52,7 +53,7 @@ from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.inference.texts import note_cut, note_empty
+from albert.inference.texts import MEANINGLESS_VECTOR, note_cut, note_empty
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
@@ -433,7 +434,8 @@ class Predictor:
         """A vector for each text: the last layer's output, pooled; works with any head.
 
         Without arguments the vectors are those of sentence-transformers, if the model has its files. Dense modules
-        after the pooling are applied in any case. A note says how many texts were cut; `embed_counted` counts for each.
+        after the pooling are applied in any case. Notes say how many texts were cut, and how many are empty;
+        `embed_counted` counts the tokens cut of each.
 
         Args:
             pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; "max" over all tokens;
@@ -447,6 +449,7 @@ class Predictor:
             UsageError: the model has no such prompt.
         """
         vectors, cut = self.embed_counted(texts, pooling, normalize, prompt)
+        note_empty(texts, meaningless=MEANINGLESS_VECTOR)
         note_cut(cut, self.embedding_length, "embed_counted says how many of each text were not")
         return vectors
 
@@ -545,7 +548,7 @@ def save_for_sentence_transformers(
     opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
     tokenizer = model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
-        written_anew = (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME, INDEX_NAME, CONFIG_NAME, CARD_NAME)
+        written_anew = (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME, INDEX_NAME, CONFIG_NAME, CARD_NAME, EXAMPLES_NAME)
         for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
             is_copied = file.name not in written_anew and file.suffix != ".safetensors"
             if file.parent == directory and is_copied:

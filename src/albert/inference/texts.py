@@ -69,14 +69,14 @@ def note_cut(cut: Sequence[int], longest: int, remedy: str) -> None:
         _logger.warning("albert: note: %s: at most %s tokens are read; %s", count, f"{longest:,}", remedy)
 
 
-def note_empty(texts: Sequence[str], pairs: Sequence[str] | None = None) -> None:
+def note_empty(texts: Sequence[str], pairs: Sequence[str] | None = None, meaningless: str = MEANINGLESS_ANSWER) -> None:
     """Log how many texts of a call, or pairs of texts, have no character that is not blank."""
     parts = (texts,) if pairs is None else (texts, pairs)
     empty = sum(not any(text.strip() for text in row) for row in zip(*parts, strict=True))
     if empty:
         verb = "is" if empty == 1 else "are"
         what = f"{empty:,} of {len(texts):,} texts {verb} empty"
-        _logger.warning("albert: note: %s; %s", what, MEANINGLESS_ANSWER)
+        _logger.warning("albert: note: %s; %s", what, meaningless)
 
 
 def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:

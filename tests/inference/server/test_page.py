@@ -383,7 +383,7 @@ def test_file_without_rows_is_refused_and_a_broken_server_ends_it(opened):
     page.route("**/classify", lambda route: route.fulfill(**broken))
     choose_file(page, b"text\na\n")
     page.locator("#columns button").click()
-    sync_api.expect(page.locator("#file-state")).to_contain_text("1 rows answered, 1 without an answer")
+    sync_api.expect(page.locator("#file-state")).to_contain_text("1 row answered, 1 without an answer")
 
 
 def test_adjacent_words_of_an_entity_are_merged(opened, monkeypatch):

@@ -97,4 +97,4 @@ def test_answers_without_a_start_are_found_at_their_first_whole_word(tmp_path, c
     options = ("--question", "question", "--context", "context", "--answer", "answer")
     code, shown = preview(capsys, path, *options)
     assert code == 0 and "first place is taken" in shown
-    assert "answers not in their context" not in shown
+    assert "not in the context" not in shown

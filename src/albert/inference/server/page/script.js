@@ -256,7 +256,7 @@ async function answerFile(name, current, table, columns, start) {
       href: URL.createObjectURL(new Blob([file], { type: "text/csv" })),
       download: name.replace(/(\.(csv|tsv|txt))?$/i, "-answered.csv"),
     }, "Download again");
-    const answered = `${table.rows.length} rows answered${failed ? `, ${failed} without an answer` : ""}`;
+    const answered = `${table.rows.length} ${table.rows.length === 1 ? "row" : "rows"} answered${failed ? `, ${failed} without an answer` : ""}`;
     byId("file-state").replaceChildren(`${answered}. `, link);
     link.click();
   } catch (error) {

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUBCOMMANDS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
     "export": ("onnx", "sentence-transformers"),
-    "tables": ("list", "plan", "run", "show", "export"),
+    "tables": ("list", "run", "show", "export"),
     "pretrain": ("base",),
 }
 HTTP = {"get", "post", "request", "urlopen", "HTTPConnection", "TestClient"}
@@ -48,7 +48,7 @@ def help_of(checkout: Path, *words: str) -> str:
 
 def options_of(checkout: Path) -> dict[str, int]:
     """The number of options of each command; those of its subcommands together."""
-    commands = re.findall(r"^  ([a-z]+)  +\S", help_of(checkout, "--help"), re.MULTILINE)
+    commands = re.findall(r"^  ([a-z-]+)  +\S", help_of(checkout, "--help"), re.MULTILINE)
     counts = {}
     for command in commands:
         options: set[str] = set()

@@ -151,6 +151,8 @@ def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path,
         shown = capsys.readouterr().out
         assert "40 rows have no text and are left out" in " ".join(shown.split())
         assert "training: 40 rows without text left out" in shown
+        for page in ("report.html", "model/README.md"):
+            assert "training: 40 rows without text left out" in (output / page).read_text()
         results = read_json_object(output / "results.json")
         assert (results["training"]["rows"], results["evaluation"]["examples"]) == (36, 4)  # whatever the seed
         assert len((output / "predictions-test.jsonl").read_text().splitlines()) == 40

@@ -8,7 +8,7 @@ from typing import Any
 from albert.api.display import Displayable, Points, journal_curves
 from albert.api.keyword_functions import options_as_keywords
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score
+from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score, run_notes
 from albert.finetuning.report_page import (
     REPORT_NAME,
     advice_lines,
@@ -101,14 +101,6 @@ SHOWN_CLASSES = 40
 SHOWN_CONFUSIONS = 20
 SHOWN_ERRORS = 5
 SHOWN_TEXT = 80
-
-
-def run_notes(report: Mapping[str, Any]) -> list[str]:
-    """What a run noticed, and what was cut in its rows."""
-    lines = list(report.get("notes", ()))
-    for part, name in (("training", "training"), ("development set", "evaluation")):
-        lines += [f"{part}: {line}" for line in data_warnings(report.get(name) or {})]
-    return lines
 
 
 def analysis_tables(analysis: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, ...]]]]:

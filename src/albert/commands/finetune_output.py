@@ -12,7 +12,6 @@ from albert.api.results import (
     Analysed,
     DataReport,
     FinetuneResult,
-    run_notes,
     score_rows,
     shown_if_known,
 )
@@ -30,7 +29,7 @@ from albert.cli.render import (
 )
 from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import format_score, published_lines
+from albert.finetuning.evaluation import format_score, published_lines, run_notes
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run_record import FinetuningResult

@@ -529,6 +529,19 @@ def published_lines(task: Task) -> list[str]:
     return [f"published {name}: {', '.join(models)} ({source})" for (name, source), models in groups.items()]
 
 
+def run_notes(report: Mapping[str, Any]) -> list[str]:
+    """What a run noticed, and what was cut or left out in its rows."""
+    return [*report.get("notes", ()), *counts_of_rows(report)]
+
+
+def counts_of_rows(report: Mapping[str, Any]) -> list[str]:
+    """A line for each count of training and development rows that were cut, moved, left out or not found."""
+    lines = []
+    for part, name in (("training", "training"), ("development set", "evaluation")):
+        lines += [f"{part}: {line}" for line in data_warnings(report.get(name) or {})]
+    return lines
+
+
 def data_warnings(counts: Mapping[str, Any]) -> list[str]:
     """A line for each count of examples that were cut, moved or not found."""
     return [counted(counts[key], what) for key, what in _WARNINGS.items() if counts.get(key)]

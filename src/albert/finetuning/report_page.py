@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score
+from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score, run_notes
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_journal, read_versioned
 from albert.tasks.task import UNNAMED
@@ -274,7 +274,7 @@ def calibration_line(calibration: Mapping[str, Any]) -> str:
 
 
 def _notes(results: Mapping[str, Any]) -> list[str]:
-    lines = [*results.get("notes", ()), results.get("selection", {}).get("note")]
+    lines = [*run_notes(results), results.get("selection", {}).get("note")]
     recipe = results["recipe"]
     settings = (
         f"learning rate {recipe['learning_rate']:.3g}, batch size {recipe['batch_size']:,}, "

@@ -14,6 +14,7 @@ from albert.finetuning.evaluation import (
     advice,
     all_scores,
     analysis_of,
+    counts_of_rows,
     next_step,
     simpler_models,
 )
@@ -133,7 +134,7 @@ def task_card(
     started = work.started
     linear = report["linear_baseline"]
     frozen = None if report["frozen_head"] is None or work.settings.frozen else report["frozen_head"]["scores"]
-    data_lines = [report["selection"]["note"]]
+    data_lines = [report["selection"]["note"], *counts_of_rows(report)]
     if examples:
         data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
     head = sum(p.numel() for n, p in work.model.named_parameters() if not n.startswith("albert."))

@@ -97,6 +97,18 @@ def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, p
     assert set(filter_repo_objects(listed, allow_patterns=HUB_FILES)) == set(listed)
 
 
+def test_a_directory_with_an_onnx_file_is_refused_with_the_command_that_uploads_it(hub, model, push, tmp_path):
+    exported = tmp_path / "on nx"
+    assert run(["export", "onnx", str(model), "--output", str(exported)]) == 0
+    for flags in ((), ("--dry-run",)):
+        code, _, error = push(str(exported), "someone/mine", *flags)
+        assert code == 66 and error.count("\n") == 1
+        assert "ONNX" in error and f"hf upload someone/mine '{exported}'" in error
+    assert hub.written == {}
+    (exported / "model.onnx").unlink()
+    assert "it lacks config.json or weights" in push(str(exported), "someone/mine")[2]
+
+
 def test_push_from_python_and_replace(hub, model, push, refused):
     push(str(model), "someone/other")  # sets the environment
     pushed = albert.push(model.parent, "someone/mine", private=True)

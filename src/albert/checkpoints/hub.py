@@ -379,6 +379,10 @@ def push_model(
     encoder = transformer_folder(directory)
     config = "config.json" if encoder is None else f"{encoder.name}/config.json"
     if config not in files or not any(name.endswith(".safetensors") for name in files):
+        if any(directory.glob("*.onnx")):
+            why = "holds a model in ONNX, push uploads models that albert opens"
+            remedy = shlex.join(["hf", "upload", repository, str(directory)])
+            raise MissingInput(directory, why, f"push the model that it was exported from, or upload it: {remedy}")
         why = "is not a model: it lacks config.json or weights"
         raise MissingInput(directory, why, "name a model directory or a run")
     if MANIFEST_NAME in files:

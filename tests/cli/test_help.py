@@ -77,6 +77,8 @@ def test_help_has_at_most_60_lines_that_fit_the_terminal(command, monkeypatch, c
         assert not re.search(r"None|default: *\)|\x1b|MISSING|dataclass", page)
         too_wide = [line for line in page.splitlines() if len(line) > 80 and not line.lstrip().startswith("albert ")]
         assert not [line for line in too_wide if "torchrun" not in line]
+        named = [line for line in page.splitlines() if re.match(r" +--", line)]
+        assert not [line for line in named if line.startswith("   -") or re.search(r",  |\w-$", line)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

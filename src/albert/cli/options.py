@@ -314,7 +314,9 @@ def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
         return [(left.ljust(_LEFT) + text[0]).rstrip(), *indented[1:]]
     if len(left) <= width:
         return [left, *indented]
-    return [*textwrap.wrap(left.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6), *indented]
+    spaced = re.sub(r", *", ", ", left.strip())  # long lists of values have no blanks at which a line may end
+    names_lines = textwrap.wrap(spaced, width, initial_indent="  ", subsequent_indent=" " * 6, break_on_hyphens=False)
+    return [*names_lines, *indented]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """`albert pretrain`, from text to a model that transformers opens."""
 
+import dataclasses
 import json
 import re
 import shlex
+import tomllib
 
 import pytest
 
 from albert.cli.main import run
 from albert.paper.quickstart import load_chapters
+from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, samples_of
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.text.shards import TokenCorpus
@@ -79,6 +82,39 @@ def test_evaluate_pretraining_gives_the_figures_of_the_run(finished, corpus, tmp
     last = [record for record in read_journal(finished / "journal.jsonl") if record["event"] == "evaluation"][-1]
     for kind in ("accuracy", "loss", "baseline"):
         assert last[f"sentence_order_{kind}"] == pytest.approx(report["scores"]["sentence_order"][kind], rel=1e-5)
+
+
+def test_evaluate_says_how_its_masked_tokens_differ_from_those_of_a_run(finished, corpus, tmp_path, capsys):
+    """A run scores masked tokens in its segment pairs, `evaluate` those in unchanged texts."""
+    results = tmp_path / "results.json"
+    command = ["evaluate", "pretraining", "--model", str(finished), "--data", str(corpus), "--sequences", "40"]
+    capsys.readouterr()
+    assert run([*command, "--results", str(results)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "a run and its card count those of its own segment pairs" in printed
+    (report,) = json.loads(results.read_text(encoding="utf-8"))["models"]
+    held_out = [TokenCorpus.open(corpus, "held_out")]
+    recipe = load_versioned(PretrainingRecipe, finished / "recipe.json")
+    last = [record for record in read_journal(finished / "journal.jsonl") if record["event"] == "evaluation"][-1]
+
+    def baseline(objective):
+        sequences = dataclasses.replace(recipe.sequences, objective=objective)
+        samples = samples_of(dataclasses.replace(recipe, sequences=sequences), held_out, EVALUATION_SEED)
+        return HeldOutSamples(samples, 40).baselines()["masked_tokens_baseline"]
+
+    assert baseline("sop") == last["masked_tokens_baseline"]
+    assert baseline("none") == report["scores"]["masked_tokens"]["baseline"] != baseline("sop")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("--batch-size 16", 16), ("--recipe FILE", 16), ("--batch-size 16 --micro-batch-size 8", 8), ("", 32)],
+)
+def test_a_micro_batch_is_no_larger_than_the_batch(words, expected, tmp_path, capsys):
+    (tmp_path / "recipe.toml").write_text("batch_size = 16\n")
+    typed = shlex.split(words.replace("FILE", str(tmp_path / "recipe.toml")))
+    assert run(["pretrain", "small", *typed, "--print-recipe"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["micro_batch_size"] == expected
 
 
 def test_next_sentence_prediction_refuses_a_single_document(corpus, tmp_path, capsys):

@@ -608,6 +608,10 @@ def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
         f"{evaluation.sequences:,} held-out sequences of at most {evaluation.max_length} tokens, {masked} masked, the "
         "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
     ]
+    lines.append(
+        "masked tokens are those of unchanged texts; a run and its card count those of its own segment pairs, with its "
+        "recipe's masks and length, so their accuracy and baseline differ"
+    )
     if not all(evaluation.counts.values()):
         lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
     headless = [model.model for model in evaluation.models if model.sentence_objective == "none"]

@@ -31,6 +31,7 @@ from albert.pretraining.recipe import (
     saved_recipe,
     scaled_recipe,
     with_steps,
+    within_batch,
 )
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
@@ -218,6 +219,9 @@ def recipe_before_changes(
     if batch_size is not None:
         lines = scaling_lines(recipe, batch_size)
         recipe = scaled_recipe(recipe, batch_size)
+    batch_size = given.get(("recipe", "batch_size"))
+    if batch_size is not None and ("recipe", "micro_batch_size") not in given:
+        recipe = within_batch(recipe, batch_size)
     steps = given.get(("recipe", "schedule", "total_steps"))
     if steps is not None and ("recipe", "schedule", "warmup_steps") not in given:
         before = recipe.schedule

@@ -168,8 +168,12 @@ def scaled_recipe(recipe: PretrainingRecipe, batch_size: int) -> PretrainingReci
     """
     rate = recipe.optimizer.learning_rate * math.sqrt(max(batch_size, 0) / recipe.batch_size)
     optimizer = replace(recipe.optimizer, learning_rate=rate) if rate else recipe.optimizer
-    micro_batch_size = min(recipe.micro_batch_size, max(batch_size, 1))
-    return replace(recipe, optimizer=optimizer, batch_size=batch_size, micro_batch_size=micro_batch_size)
+    return replace(within_batch(recipe, batch_size), optimizer=optimizer, batch_size=batch_size)
+
+
+def within_batch(recipe: PretrainingRecipe, batch_size: int) -> PretrainingRecipe:
+    """A recipe whose micro-batches have at most as many sequences as a batch of this size."""
+    return replace(recipe, micro_batch_size=min(recipe.micro_batch_size, max(batch_size, 1)))
 
 
 def with_steps(recipe: PretrainingRecipe, steps: int, run: RunFolder | None = None) -> PretrainingRecipe:
@@ -221,7 +225,8 @@ def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> Pretraining
     values = read_toml_or_json(path)
     if LAYOUT in values:  # the recipe.json of a run
         require_layout(path, values.pop(LAYOUT))
-    return from_json(PretrainingRecipe, deep_merge(to_json(base), values), str(path))
+    recipe = from_json(PretrainingRecipe, deep_merge(to_json(base), values), str(path))
+    return recipe if "micro_batch_size" in values else within_batch(recipe, recipe.batch_size)
 
 
 def saved_recipe(run: RunFolder) -> PretrainingRecipe:

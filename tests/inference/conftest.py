@@ -9,6 +9,8 @@ from tests.tiny import tiny_config
 import albert
 from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
+from albert.inference.engine import check_int8
+from albert.runtime.errors import Unavailable
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +44,23 @@ def saved(tmp_path, tokenizer_directory, config):
 def opened(saved):
     """Save a model as `saved` does and open it in fp32."""
     return lambda *model, **extra: albert.load(saved(*model, **extra), precision="fp32")
+
+
+def has_int8() -> bool:
+    """Whether this processor has the products that int8 needs."""
+    try:
+        check_int8(torch.device("cpu"))
+    except Unavailable:
+        return False
+    return True
+
+
+@pytest.fixture(params=["bf16", "int8"])
+def chosen(request):
+    """bf16, which torch computes on every processor, and int8 where it is not refused."""
+    if request.param == "int8" and not has_int8():
+        pytest.skip("no 8-bit products on this processor")
+    return request.param
 
 
 NAMED = {"id2label": {"0": "calm", "1": "storm", "2": "wreck"}, "label2id": {"calm": 0, "storm": 1, "wreck": 2}}

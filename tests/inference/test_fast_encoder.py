@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.inference.conftest import has_int8
 from tests.tiny import tiny_config
 from torch import nn
 
@@ -18,7 +19,6 @@ from albert.inference.engine import (
     MklMap,
     PackedModel,
     PrepackedMap,
-    check_int8,
     choose_precision,
     dense_attention,
     make_map,
@@ -49,14 +49,6 @@ VARIANTS = [
 ]
 # Tolerances of states, which LayerNorm keeps at length √H: per mille of bfloat16 and per cent of 8 bits, over 4 layers.
 NEAR = {"fp32": 1e-5, "bf16": 0.03, "int8": 0.1}
-
-
-def has_int8() -> bool:
-    try:
-        check_int8(CPU)
-    except Unavailable:
-        return False
-    return True
 
 
 INT8 = pytest.param("int8", marks=pytest.mark.skipif(not has_int8(), reason="no 8-bit products on this processor"))

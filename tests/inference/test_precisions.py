@@ -9,10 +9,7 @@ from tests.inference.conftest import KINDS
 
 import albert
 from albert.cli.main import run
-from albert.inference.engine import check_int8
-from albert.runtime.errors import Unavailable
 
-CPU = torch.device("cpu")
 TEXTS = [f"The old captain saw the sea {'again ' * n}and the ship." for n in range(9)]
 CALLS = {
     "pretrain": lambda model: model.fill_mask_batch([f"{text} [MASK]" for text in TEXTS], top_k=3),
@@ -24,22 +21,6 @@ CALLS = {
 }
 AWAY = {"bf16": 0.05, "int8": 0.15}
 """How far probabilities and scores may be from those in fp32; those of these random weights are far from certain."""
-
-
-def has_int8() -> bool:
-    try:
-        check_int8(CPU)
-    except Unavailable:
-        return False
-    return True
-
-
-@pytest.fixture(params=["bf16", "int8"])
-def chosen(request):
-    """bf16, which torch computes on every processor, and int8 where it is not refused."""
-    if request.param == "int8" and not has_int8():
-        pytest.skip("no 8-bit products on this processor")
-    return request.param
 
 
 @pytest.fixture

@@ -193,3 +193,31 @@ def test_the_line_of_the_solved_head_is_printed_once_with_the_name_of_the_score(
     shown = capsys.readouterr()
     assert (shown.out + shown.err).count("head solved on frozen features: macro_f1 ") == 1
     assert (shown.out + shown.err).count("head solved on frozen features") == 1
+
+
+def test_rows_without_a_text_have_no_part_in_the_first_score(tmp_path):
+    rows = [f"the ship {i},{'bug' if i % 2 else 'billing'}" for i in range(80)] + [" ,bug"] * 400
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    read = read_task(TableTask(train=tmp_path / "rows.csv", text="text", label="label"), hold_out=False)
+    assert "first score" not in {each.what for each in read.inferred}
+    assert read.tables["train"].counts["rows_without_text"] == 400
+
+
+def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp_path, capsys):
+    rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "copy.csv").write_bytes((tmp_path / "rows.csv").read_bytes())
+    (tmp_path / "other.csv").write_text("text,label\n" + "\n".join(rows[:30]) + "\n")
+    held_out = albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "a", **UNLEARNED)
+    files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "other.csv"}
+    with_dev = albert.finetune(**files, model=pretrained, output=tmp_path / "b", **UNLEARNED)
+    assert held_out.model is not None and with_dev.model is not None
+    seen = "is the file that the model was trained on: these scores do not hold for other rows"
+    for model in (held_out.model, with_dev.model):
+        capsys.readouterr()
+        assert run(["evaluate", "--model", str(model), "--dev", str(tmp_path / "copy.csv")]) == 0
+        assert f"copy.csv {seen}" in " ".join(capsys.readouterr().out.split())
+        assert "reading" not in albert.evaluate(model=str(model), dev=tmp_path / "other.csv").report
+    report = albert.evaluate(model=str(held_out.model)).report
+    assert report["reading"] == [f"the rows of {tmp_path / 'rows.csv'} that were held out of training"]
+    assert "reading" not in albert.evaluate(model=str(with_dev.model)).report

@@ -3,7 +3,9 @@
 import json
 
 import numpy as np
+import pytest
 import transformers
+from safetensors.torch import load_file
 
 import albert
 from albert.checkpoints.model_directory import save_model_directory
@@ -74,3 +76,19 @@ def test_example_rows_stay_with_the_model(config, tokenizer_directory, tmp_path)
     save_model_directory(model, AlbertForMaskedLM(config), tokenizer_directory, examples=[{"text": "A row of mine."}])
     assert run([*EXPORT, str(model), "--output", str(tmp_path / "vectors")]) == 0
     assert (model / "examples.json").exists() and not (tmp_path / "vectors/examples.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["classification", "question_answering", "token_classification", "pretraining"])
+def test_the_head_stays_behind(kind, saved, tmp_path):
+    model, output = saved(kind, None if kind in ("question_answering", "pretraining") else 3), tmp_path / "vectors"
+    assert run([*EXPORT, str(model), "--output", str(output)]) == 0
+    with_head = set(load_file(model / "model.safetensors"))
+    names = set(load_file(output / "model.safetensors"))
+    assert names < with_head and all(name.startswith("albert.") for name in names)
+    config = read(output / "config.json")
+    assert config["architectures"] == ["AlbertModel"] and "id2label" not in config
+    _, told = transformers.AlbertModel.from_pretrained(output, output_loading_info=True)
+    assert not told["unexpected_keys"] and not told["mismatched_keys"]
+    assert all(name.startswith("pooler.") for name in told["missing_keys"])  # which has no part in vectors
+    texts = ["The cat saw the dog.", "A letter"]
+    np.testing.assert_array_equal(albert.load(output).embed(texts), albert.load(model).embed(texts))

@@ -61,7 +61,7 @@ def test_patterns_are_expanded_and_each_file_is_read_once(tmp_path):
     report = CorpusReport()
     assert texts(tmp_path / "*", tmp_path / "1.txt", tmp_path, report=report) == ["one", "two"]
     assert (report.files, report.files_repeated, report.files_ignored) == (2, 7, 2)
-    assert "7 files or folders found by two paths, read once" in report.remarks()
+    assert "7 files found by two paths, read once" in report.remarks()
 
 
 def test_links_to_folders_are_followed_and_cycles_end(tmp_path):
@@ -200,7 +200,7 @@ def test_counts_add_up(tmp_path):
     assert report.remarks() == [
         "2 documents dropped: empty",
         "1 document dropped: null",
-        "1 files without a document",
+        "1 file without a document",
         "1 half surrogates replaced by U+FFFD",
     ]
 
@@ -393,7 +393,7 @@ def test_long_document_is_divided_at_the_best_position(tmp_path, text, parts):
         report = CorpusReport()
         assert texts(write(tmp_path / name, data), report=report, max_document_bytes=10) == parts
         assert (report.cuts, report.documents) == (1, 2)
-        assert "1 cuts in documents longer than 16 MB" in report.remarks()
+        assert "1 cut in documents longer than 16 MB" in report.remarks()
 
 
 @pytest.mark.parametrize(

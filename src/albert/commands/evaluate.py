@@ -149,9 +149,9 @@ def evaluate(
     curve = depths.curve
     outputs = [predictions, results, report, curve, None if curve is None else curve.with_suffix(".csv")]
     if task is None:
-        scored_task = task_of_model(model[0], revision, table, dev, outputs)
+        scored_task, origin = task_of_model(model[0], revision, table, dev, outputs)
     else:
-        scored_task = declared_task(task, split, dev, outputs)
+        scored_task, origin = declared_task(task, split, dev, outputs), None
     folder = data or Path()
     chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precision]
     if depths.makes_table:
@@ -205,8 +205,11 @@ def evaluate(
                 handed_in[submission / name] = len(together.predictions)
         unknown = warnings_on_texts(scored_task, folder, each, model[0], revision)
         content = report_of_split(scored_task, model, each, computed_in, found, unknown)
-        if isinstance(scored_task.source, TableSource) and scored_task.source.tables[each].notes:
-            content["reading"] = list(scored_task.source.tables[each].notes)
+        notes = [] if origin is None else [origin]
+        if isinstance(scored_task.source, TableSource):
+            notes += scored_task.source.tables[each].notes
+        if notes:
+            content["reading"] = notes
         if report is not None:
             if not together.scores:
                 raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
@@ -320,8 +323,9 @@ def declared_task(name: str, split: str | None, dev: Path | None, outputs: Itera
 
 def task_of_model(
     model: str, revision: str | None, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
-) -> Task:
-    """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on."""
+) -> tuple[Task, str | None]:
+    """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
+    the rows are of the file that it was trained on."""
     from albert.checkpoints.hub import find_model
     from albert.tasks.custom import for_other_file, read_task
     from albert.tasks.table_task import table_task_of
@@ -337,7 +341,28 @@ def task_of_model(
     described = table.task(saved, dev=dev)
     if described.dev is not None:
         described = dataclasses.replace(described, train=None)
-    return read_task(described).check("dev").task
+    return read_task(described).check("dev").task, origin_of_rows(saved, described)
+
+
+def origin_of_rows(saved: "TableTask | None", described: "TableTask") -> str | None:
+    """A line if rows are scored that were held out of the training file, or that the model was trained on.
+
+    Args:
+        saved: The task that a run saved beside its model.
+        described: The task whose rows are scored.
+    """
+    from albert.runtime.manifest import input_hash
+
+    if saved is None:
+        return None
+    if described.dev is None:
+        return f"the rows of {described.train} that were held out of training"
+    digest = saved.held_out.digest
+    if digest is None and saved.train is not None and saved.train.exists():
+        digest = input_hash(saved.train)
+    if digest != input_hash(described.dev):
+        return None
+    return f"{described.dev} is the file that the model was trained on: these scores do not hold for other rows"
 
 
 def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> "TableTask":

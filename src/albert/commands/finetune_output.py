@@ -32,6 +32,7 @@ from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import format_score, published_lines, run_notes
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
+from albert.finetuning.run import HEAD_NOT_SOLVED
 from albert.finetuning.run_record import FinetuningResult
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
@@ -290,8 +291,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         compared = report.get("further_baselines", {}).get(split, {})
         first, *rest = score_rows(scores, compared)
         lines.append(table_of_rows([(split, *first[1:]), *rest]))
-    said_before = "" if found.already_complete else (report.get("frozen_head") or {}).get("line", "")
-    lines += [note for note in run_notes(report) if note != said_before]
+    said_before = () if found.already_complete else (HEAD_NOT_SOLVED, (report.get("frozen_head") or {}).get("line"))
+    lines += [note for note in run_notes(report) if note not in said_before]
     lines += [
         f"{part}: {counted(counts[name], what)}"
         for part, counts in counts_of.items()

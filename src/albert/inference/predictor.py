@@ -22,6 +22,7 @@ from torch import nn
 from albert.checkpoints import model_directory
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY
+from albert.checkpoints.families import family_of
 from albert.checkpoints.hub import (
     EXAMPLES_NAME,
     HUB_FILES,
@@ -516,6 +517,10 @@ def open_trained(directory: Path) -> TrainedModel:
 # documentation of saved models. The vectors are those of `Predictor.embed`.
 
 
+_OF_A_HEAD = ("id2label", "label2id", "num_labels", "problem_type")
+"""Keys of `config.json` that say what a head predicts."""
+
+
 def save_for_sentence_transformers(
     model: str | Path,
     output: Path,
@@ -527,8 +532,9 @@ def save_for_sentence_transformers(
 ) -> tuple[int, int]:
     """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
-    Weights are written in float32, because sentence-transformers computes in the type of the file. Pooling and
-    normalisation are the model's own unless they are given; without its own the mean over all tokens.
+    Weights are written in float32, because sentence-transformers computes in the type of the file, and without a head,
+    which has no part in vectors. Pooling and normalisation are the model's own unless they are given; without its own
+    the mean over all tokens.
 
     Returns:
         The dimension of a vector, and the maximum length of a text in tokens.
@@ -554,10 +560,14 @@ def save_for_sentence_transformers(
             if file.parent == directory and is_copied:
                 shutil.copyfile(file, copy / file.name)
         stored = stored_tensors(directory)
-        write_tensors(copy / WEIGHTS_NAME, stored.read(stored.by_name, torch.float32))
+        heads = family_of(config).head_prefixes()
+        encoder = [name for name in stored.by_name if name.split(".", 1)[0] not in heads]
+        write_tensors(copy / WEIGHTS_NAME, stored.read(encoder, torch.float32))
         content = read_json_object(directory / CONFIG_NAME)
-        content.pop("torch_dtype", None)
-        save_json(copy / CONFIG_NAME, content | {"dtype": "float32"})
+        for name in (*_OF_A_HEAD, "torch_dtype"):
+            content.pop(name, None)
+        encoder_class = model_directory.written_class("AlbertModel", config)
+        save_json(copy / CONFIG_NAME, content | {"architectures": [encoder_class], "dtype": "float32"})
         own = sentence_vectors_of(extra) or SentenceVectors()
         max_length = own.max_length or lengths_of(kind, opened).max_length
         vectors = replaced(

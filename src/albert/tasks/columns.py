@@ -19,6 +19,7 @@ from albert.tasks.reading.fields import as_number, fields_of
 from albert.tasks.reading.table_file import TAGS, WORDS
 from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import COLUMNS, TableTask
+from albert.text.readers import counted
 from albert.text.word_split import word_spans
 
 
@@ -358,13 +359,13 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
     names = (label,) if marks is None else (label, marks.start)
     for row, own in zip(rows.rows, spans, strict=True):
         if not any(name in row.fields for name in names):
-            counts[f"rows have no {label!r}, so that no word of them is marked"] += 1
+            counts[f"rows without {label!r}, of which no word is marked"] += 1
         words, tags = tags_of_spans(row, row.text(text), own, counts)
         result.append(replace(row, fields={**row.fields, WORDS: words, TAGS: tags}))
     of = f" (from {marks.start!r} to {marks.end!r}, called {marks.label!r})" if marks is not None else ""
     notes = (*rows.notes, f"the parts of {text!r} that {label!r} marks{of} are read as a tag for each word")
     for what, count in counts.items():
-        notes += (f"{count:,} {what}",)
+        notes += (counted(count, what),)
     if task.kind is None:
         why = f"{label!r} marks parts of {text!r}"
         inferred.append(Inferred("task", "token-classification", why, "another --label"))
@@ -392,7 +393,7 @@ def _check_marked_texts(
         why = f"its marked parts are another text than their own in {other:,} of {total:,} cases"
         raise DamagedData(rows.rows[0].where, why, _POSITIONS)
     if other:
-        counts["marked parts whose own text is another one"] += other
+        counts["parts marked whose own text is another one"] += other
 
 
 def _refuse_unaccepted_rows(task: TableTask, rows: Rows, source: object) -> None:
@@ -455,13 +456,13 @@ def tags_of_spans(
             raise DamagedData(row.where, why, _POSITIONS)
         inside = [at for at, (first, last) in enumerate(words) if first < end and last > start]
         if not inside:
-            counts["marked parts without a word, left out"] += 1
+            counts["parts marked without a word, left out"] += 1
             continue
         if any(tags[at] != "O" for at in inside):
-            counts["marked parts that overlap with a longer one, left out"] += 1
+            counts["parts marked across a longer one, left out"] += 1
             continue
         if words[inside[0]][0] < start or words[inside[-1]][1] > end:
-            counts["marked parts that begin or end inside a word, which is marked as a whole"] += 1
+            counts["parts marked from or to the inside of a word, which is marked as a whole"] += 1
         for at in inside:
             tags[at] = f"I-{name}"
         tags[inside[0]] = f"B-{name}"

@@ -10,12 +10,12 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError,
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
 from albert.tasks.columns import Inferred
-from albert.tasks.infer import hold_out_rows, infer_task
+from albert.tasks.infer import hold_out_rows, infer_task, rows_with_text
 from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
 from albert.tasks.reading.rows import ending_of, read_table, without_collection
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Answer, Field, Row, Rows
+from albert.tasks.source import Answer, Row, Rows
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Task
@@ -98,29 +98,6 @@ class TableSource:
         if split not in self.tables:
             raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.tables))
         return self.tables[split]
-
-
-def rows_with_text(task: TableTask, rows: Rows, path: Path) -> Rows:
-    """Labelled rows with a text, or with words; the others, of which nothing can be learned or said, are counted.
-
-    Of a question on a text or with options all rows are kept, and so are rows without labels, which are predicted.
-    """
-    present = {name for row in rows.rows for name in (*row.fields, *row.nulls)}
-    columns = [name for name in (task.text, task.pair, task.words) if name in present]
-    is_labelled = any(name in row.fields for row in rows.rows for name in (task.label, task.tags) if name)
-    if not columns or not is_labelled or task.kind in ("multiple-choice", "question-answering"):
-        return rows
-    kept = [row for row in rows.rows if not all(_is_blank(row.fields.get(name)) for name in columns)]
-    if rows.rows and not kept:
-        raise DamagedData(path, f"every text in column {columns[0]!r} is empty", "name another column with --text")
-    left_out = len(rows.rows) - len(kept)
-    if not left_out:
-        return rows
-    return replace(rows, rows=kept, counts={**rows.counts, "rows": len(kept), "rows_without_text": left_out})
-
-
-def _is_blank(value: Field | None) -> bool:
-    return not "".join(value or "").strip()
 
 
 def prepare_rows(task: TableTask, rows: Rows) -> Rows:

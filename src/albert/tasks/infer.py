@@ -195,6 +195,8 @@ def infer_task(
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)
     _check_columns(task, kind, rows, source, () if to_learn else TARGETS)
+    if to_learn:
+        rows = rows_with_text(task, rows, source)
     if kind in ("classification", "multi-label", "token-classification"):
         if task.labels is None and not to_learn:
             raise UsageError("labels", "a training file is needed to know them", "give --train")
@@ -211,6 +213,29 @@ def infer_task(
         inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
         task = replace(task, option_labels=meaning)
     return task, rows, tuple(inferred)
+
+
+def rows_with_text(task: TableTask, rows: Rows, source: object) -> Rows:
+    """Labelled rows with a text, or with words; the others, of which nothing can be learned or said, are counted.
+
+    Of a question on a text or with options all rows are kept, and so are rows without labels, which are predicted.
+    """
+    present = {name for row in rows.rows for name in (*row.fields, *row.nulls)}
+    columns = [name for name in (task.text, task.pair, task.words) if name in present]
+    is_labelled = any(name in row.fields for row in rows.rows for name in (task.label, task.tags) if name)
+    if not columns or not is_labelled or task.kind in ("multiple-choice", "question-answering"):
+        return rows
+    kept = [row for row in rows.rows if not all(_is_blank(row.fields.get(name)) for name in columns)]
+    if rows.rows and not kept:
+        raise DamagedData(source, f"every text in column {columns[0]!r} is empty", "name another column with --text")
+    left_out = len(rows.rows) - len(kept)
+    if not left_out:
+        return rows
+    return replace(rows, rows=kept, counts={**rows.counts, "rows": len(kept), "rows_without_text": left_out})
+
+
+def _is_blank(value: Field | None) -> bool:
+    return not "".join(value or "").strip()
 
 
 def spelled_labels(task: TableTask, rows: Rows) -> Rows:

@@ -176,12 +176,12 @@ class CorpusReport:
         lines = [counted(count, f"documents dropped: {reason}") for reason, count in self.dropped.items()]
         for count, what in (
             (self.files_ignored, "files of other formats, hidden files, and folders that albert wrote, ignored"),
-            (self.files_repeated, "files or folders found by two paths, read once"),
+            (self.files_repeated, "files found by two paths, read once"),
             (self.files_empty, "files without a document"),
             (self.cuts, f"cuts in documents longer than {MAX_DOCUMENT_BYTES / 1e6:.0f} MB"),
         ):
             if count:
-                lines.append(f"{count:,} {what}")
+                lines.append(counted(count, what))
         lines += [counted(count, what) for what, count in self.noted.items()]
         return lines + self.lines.remarks()
 

@@ -69,7 +69,7 @@ def test_rows_without_marked_parts_are_counted(tmp_path):
     rows = [*IN_TEXTS["min.json"], {"text": "It rains"}, {"text": "It snows", "label": []}]
     found = read(tmp_path / "min.json", rows)
     assert [row.fields["tags"] for row in found.tables["train"].rows[-2:]] == [("O", "O"), ("O", "O")]
-    assert any(note.startswith("1 rows have no 'label'") for note in found.raw["train"].notes)
+    assert any(note.startswith("1 row without 'label'") for note in found.raw["train"].notes)
 
 
 def label_studio(text: str, *annotations: list[dict]) -> dict:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from albert.paper.jobs import parse_file_options, with_files
 from albert.runtime.errors import MissingInput, UsageError
+from albert.tables.table import Rows
 from albert.tasks.examples import Example
-from albert.tasks.source import Rows
 from albert.tasks.submission import find_task
 from albert.tasks.task import Task
 

@@ -38,11 +38,12 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.tasks.reading.rows import read_table
+from albert.tables.records import read_records
+from albert.tables.rows import read_table
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import load_table_task
 from albert.text.corpus import find_corpus_files, read_corpus
-from albert.text.readers import Reading, read_records
+from albert.text.readers import Reading
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.state import TrainingState

@@ -14,9 +14,9 @@ from dev.reliability.material import Material
 from dev.reliability.report import ANSWERS_ARE_SLICES
 from dev.reliability.trials import Tries, trial
 
+from albert.tables.table import Answer
 from albert.tasks.examples import Example
 from albert.tasks.kinds.span import SpanFeatures, best_answers, span_features, token_span
-from albert.tasks.source import Answer
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 

@@ -16,12 +16,12 @@ from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
+from albert.tables.table import Row, Rows
 from albert.tasks.inputs import Single, Words
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import multi_label_scores, tag_metrics
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row, Rows
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Task
 

@@ -8,8 +8,8 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albert.tables.table import Answer
 from albert.tasks.examples import Example
-from albert.tasks.source import Answer
 
 
 def rows_of(path):

@@ -16,12 +16,12 @@ from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import development_trend
 from albert.runtime.json_files import Journal, read_json_object
+from albert.tables.table import Answer
 from albert.tasks.error_analysis import MAX_MATRIX, calibration
 from albert.tasks.examples import Example
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
-from albert.tasks.source import Answer
 from albert.tasks.submission import DECLARED
 
 CPU = FinetuningSettings(device="cpu")

@@ -20,12 +20,12 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tables.table import Answer
 from albert.tasks.examples import IGNORE_INDEX, Example
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.span import hold_out_questions, span_features
 from albert.tasks.kinds.tagging import Tags
-from albert.tasks.source import Answer
 from albert.tasks.submission import DECLARED
 
 # --------------------------------------------------------------------------------------------------------------------

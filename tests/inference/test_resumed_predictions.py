@@ -16,8 +16,8 @@ from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.runtime.errors import WriteFailed
 from albert.runtime.files import lock_file
-from albert.tasks.reading.rows import records_of
-from albert.text.readers import Record
+from albert.tables.records import Record
+from albert.tables.rows import records_of
 
 ROWS = 1100
 BATCHES = -(-ROWS // 256)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.tables.table import Answer
 from albert.tasks.answers import (
     OpenAnswer,
     answer_exact_match,
@@ -22,7 +23,6 @@ from albert.tasks.answers import (
 )
 from albert.tasks.examples import Example, best_windows, cut_windows, join_sequences
 from albert.tasks.kinds.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
-from albert.tasks.source import Answer
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from tests.refusals import refusal
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.runtime.manifest import manifest_bytes
+from albert.tables.files import open_input_file
 from albert.text import corpus as corpus_module
 from albert.text import readers
 from albert.text.corpus import find_corpus_files, read_corpus
-from albert.text.readers import CorpusReport, Reading, open_corpus_file
+from albert.text.readers import CorpusReport, Reading
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -146,7 +147,7 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
     """As docs/tour.md describes: a function, and its entry in `FORMATS`."""
 
     def read_upper(file, reading, report, reached):
-        with open_corpus_file(file) as (content, _):
+        with open_input_file(file) as (content, _):
             yield content.read().decode().upper()
 
     format_ = corpus_module.Format((".upper",), "albert.text.corpus:read_upper")
@@ -161,15 +162,16 @@ def test_new_format_needs_one_entry(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "library", "extra", "reader"),
+    ("name", "library", "extra"),
     [
-        ("a.parquet", "pyarrow.parquet", "data", "arrow_files"),
-        ("a.txt.zst", "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "data", ""),
+        ("a.parquet", "pyarrow.parquet", "data"),
+        ("a.txt.zst", "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "data"),
     ],
 )
-def test_missing_library_names_the_extra(tmp_path, monkeypatch, name, library, extra, reader):
+def test_missing_library_names_the_extra(tmp_path, monkeypatch, name, library, extra):
     (tmp_path / name).write_bytes(b"some")
-    monkeypatch.delitem(sys.modules, f"albert.text.{reader}", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.arrow_files", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.tables.arrow", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(Unavailable, match=rf"is not installed; .*\[{extra}\]"):
         texts(tmp_path / name)

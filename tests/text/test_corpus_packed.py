@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.refusals import refusal
 
 from albert.runtime.errors import AlbertError, DamagedData
+from albert.tables.files import COMPRESSIONS, DecompressedFile, open_input_file
 from albert.text.corpus import find_corpus_files
-from albert.text.readers import COMPRESSIONS, DecompressedFile, open_corpus_file
 
 
 def zstandard(data: bytes, **options: int) -> bytes:
@@ -42,7 +42,7 @@ def read(tmp_path):
     def read(suffix, data):
         path = tmp_path / f"a.txt{suffix}"
         path.write_bytes(data)
-        with open_corpus_file(find_corpus_files([path]).files[0]) as (content, raw):
+        with open_input_file(find_corpus_files([path]).files[0]) as (content, raw):
             result = content.read()
             assert raw.tell() == len(data)
         return result
@@ -102,7 +102,7 @@ def test_highly_compressed_file_is_read_in_bounded_memory(suffix, tmp_path):
     path.write_bytes(COMPRESS[suffix](bytes(60_000_000)))
     size = 0
     tracemalloc.start()
-    with open_corpus_file(find_corpus_files([path]).files[0]) as (content, _):
+    with open_input_file(find_corpus_files([path]).files[0]) as (content, _):
         while part := content.read(1 << 16):
             size += len(part)
     _, peak = tracemalloc.get_traced_memory()

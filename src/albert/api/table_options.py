@@ -6,7 +6,7 @@ from typing import Literal
 
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
-from albert.tasks.reading.table_file import Format
+from albert.tables.table_file import Format
 from albert.tasks.table_task import Kind, OptionLabels, TableTask, load_table_task, read_label_names
 
 

@@ -37,14 +37,14 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
+from albert.runtime.words import counted
+from albert.tables.fields import as_number
+from albert.tables.table import Field, Rows
 from albert.tasks.custom import ReadTask
 from albert.tasks.inputs import Pair, QuestionInContext, Words
 from albert.tasks.kinds.choice import Option
-from albert.tasks.reading.fields import as_number
-from albert.tasks.source import Field, Rows
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
 from albert.tasks.task import Published, Task
-from albert.text.readers import counted
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.

@@ -22,8 +22,8 @@ from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Sett
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
-from albert.tasks.reading.rows import records_of
-from albert.tasks.reading.table_file import Format, Layout, TableFile
+from albert.tables.rows import records_of
+from albert.tables.table_file import Format, Layout, TableFile
 
 TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.reads_rows)
 if TYPE_CHECKING:
@@ -211,11 +211,11 @@ def predict(
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.inference.texts import MEANINGLESS_ANSWER, MEANINGLESS_VECTOR
+        from albert.tables.records import Record
+        from albert.tables.rows import sentences_of_lines
+        from albert.tables.table_file import WORDS
         from albert.tasks.custom import for_other_file
-        from albert.tasks.reading.rows import sentences_of_lines
-        from albert.tasks.reading.table_file import WORDS
         from albert.tasks.table_task import table_task_of
-        from albert.text.readers import Record
         from albert.text.unknown import unknown_warning
 
     overrides: dict[str, Any] = {}

@@ -19,10 +19,10 @@ from albert.finetuning.work import Announce
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
+from albert.tables.table import Rows
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import is_better
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Rows
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task
 from albert.training.record import refuse_single_run

@@ -38,8 +38,8 @@ from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.random_streams import stream
+from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
-from albert.tasks.reading.rows import read_table
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
 from albert.text.tokenizer import Tokenizer

@@ -24,6 +24,7 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
+from albert.runtime.words import counted
 from albert.tasks.answers import NullThreshold
 from albert.tasks.error_analysis import ANALYSIS_KEYS
 from albert.tasks.examples import Sequences
@@ -38,7 +39,6 @@ from albert.tasks.metrics import (
     predictions_in_order,
 )
 from albert.tasks.task import Task
-from albert.text.readers import counted
 
 Threshold = NullThreshold | LabelThreshold | OutsideShift
 RawPredictions = np.ndarray | list[Answers]

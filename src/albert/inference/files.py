@@ -33,12 +33,13 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_file
 from albert.runtime.manifest import input_hash
 from albert.runtime.progress import progress
+from albert.tables.encodings import lines_of
+from albert.tables.fields import fields_of, null_names
+from albert.tables.files import COMPRESSIONS
+from albert.tables.records import Record
+from albert.tables.rows import open_table, records_of
+from albert.tables.table_file import Layout, TableFile
 from albert.tasks.kinds.choice import labels_of_options
-from albert.tasks.reading.encodings import lines_of
-from albert.tasks.reading.fields import fields_of, null_names
-from albert.tasks.reading.rows import open_table, records_of
-from albert.tasks.reading.table_file import Layout, TableFile
-from albert.text.readers import COMPRESSIONS, Record
 from albert.training.run_folder import Stopped, stop_signals
 
 STANDARD_INPUT = "-"
@@ -180,7 +181,7 @@ def _delimiter_of_header(line: str, text: str, others: Collection[str]) -> str |
 # Output formats.
 
 Row = Mapping[str, Any]
-_TYPED = "albert.text.arrow_files"  # The module for column types; it needs pyarrow
+_TYPED = "albert.tables.arrow"  # The module for column types; it needs pyarrow
 
 
 class OutputFormat:

@@ -43,7 +43,7 @@ from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguratio
 from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.progress import progress
-from albert.text.readers import counted
+from albert.runtime.words import counted
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.runtime.words import counted
+from albert.tables.fields import as_number, fields_of
+from albert.tables.table import Field, Row, Rows
+from albert.tables.table_file import TAGS, WORDS
 from albert.tasks.option_columns import are_option_labels, columns_of_options
-from albert.tasks.reading.fields import as_number, fields_of
-from albert.tasks.reading.table_file import TAGS, WORDS
-from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import COLUMNS, TableTask
-from albert.text.readers import counted
 from albert.text.word_split import word_spans
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
+from albert.tables.rows import ending_of, read_table, without_collection
+from albert.tables.table import Answer, Row, Rows
 from albert.tasks.columns import Inferred
 from albert.tasks.infer import hold_out_rows, infer_task, rows_with_text
 from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
-from albert.tasks.reading.rows import ending_of, read_table, without_collection
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Answer, Row, Rows
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
 from albert.tasks.task import Task

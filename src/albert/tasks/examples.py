@@ -10,9 +10,10 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
-from albert.tasks.reading.fields import fields_of, null_names
-from albert.tasks.source import Answer, Row, Rows
-from albert.text.readers import Kind, input_file, open_corpus_file, read_records
+from albert.tables.fields import fields_of, null_names
+from albert.tables.files import Kind, input_file, open_input_file
+from albert.tables.records import read_records
+from albert.tables.table import Answer, Row, Rows
 from albert.text.tokenizer import Tokenizer
 
 
@@ -75,7 +76,7 @@ class SplitFiles:
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, decompressed by the ending of its name, without a byte order mark."""
-    with open_corpus_file(input_file(path, "text")) as (content, _):
+    with open_input_file(input_file(path, "text")) as (content, _):
         raw = content.read()
     try:
         return raw.decode("utf-8-sig")

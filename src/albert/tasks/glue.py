@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
+from albert.tables.table import Row, Rows
 from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.inputs import Pair, Single
 from albert.tasks.kinds.classification import Choice
 from albert.tasks.kinds.regression import Score
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
-from albert.tasks.source import Row, Rows
 from albert.tasks.task import load_tasks
 
 

@@ -12,6 +12,9 @@ from itertools import accumulate
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
+from albert.tables.fields import as_number
+from albert.tables.table import Field, Row, Rows
+from albert.tables.table_file import TAGS, WORDS
 from albert.tasks.columns import (
     Inferred,
     changed_rows,
@@ -29,9 +32,6 @@ from albert.tasks.kinds.multi_label import Labels
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import OUTSIDE, has_prefixes
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, infer_option_labels, listed_labels
-from albert.tasks.reading.fields import as_number
-from albert.tasks.reading.table_file import TAGS, WORDS
-from albert.tasks.source import Field, Row, Rows
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
     KINDS_WITH,

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from albert.tasks.source import Field, Row
+from albert.tables.table import Field, Row
 
 
 class Inputs(ABC):

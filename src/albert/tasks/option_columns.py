@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import get_args
 
 from albert.runtime.errors import UsageError
-from albert.tasks.source import Row, Rows
+from albert.tables.table import Row, Rows
 from albert.tasks.table_task import OptionLabels, TableTask
 
 LABELS_OF_OPTIONS = "number it from 0 or from 1, or write its letter or its text, in one way for all rows"

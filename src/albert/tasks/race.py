@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.tables.files import input_file
+from albert.tables.records import read_records
+from albert.tables.table import Row, Rows
 from albert.tasks.examples import SplitFiles, json_entry
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.kinds.choice import Option
 from albert.tasks.metrics import accuracy
-from albert.tasks.source import Row, Rows
 from albert.tasks.task import load_tasks
-from albert.text.readers import input_file, read_records
 
 _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")

@@ -16,6 +16,8 @@ from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
 from albert.runtime.random_streams import stream
+from albert.tables.table import Field, Row, Rows
+from albert.tables.table_file import Format, Layout
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import encode_all
@@ -27,9 +29,8 @@ from albert.tasks.kinds.regression import Score
 from albert.tasks.kinds.span import Span
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import Metric
-from albert.tasks.reading.table_file import Format, Layout
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Field, Row, Rows, Source
+from albert.tasks.source import Source
 from albert.tasks.task import UNNAMED, Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.unknown import MAX_TEXTS, unknown_warning
@@ -121,7 +122,7 @@ class TableTask:
         label_names: readable names for labels that are digits in the file.
         option_labels: meaning of the label of a multiple choice.
         may_be_absent: whether a question may have no answer.
-        format, delimiter, encoding, columns, no_header: see `albert.tasks.reading.table_file.Layout`.
+        format, delimiter, encoding, columns, no_header: see `albert.tables.table_file.Layout`.
         group: the column that numbers the sentences of a table with one word in each row.
         label_columns: several columns of labels; `label` is then their names.
         label_cells: what they hold: 0 or 1 for the label that is their name ("switches"), or a label or nothing.

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
 
+from albert.tables.table import Row
 from albert.tasks.examples import Example
 from albert.tasks.inputs import Inputs
 from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import Metric, is_better, task_scores
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row, Source
+from albert.tasks.source import Source
 
 ThresholdFrom = Literal["train", "dev"]
 """The questions that choose the no-answer threshold: some held out of training, or the scored ones."""

@@ -18,21 +18,8 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import LOCK_NAME
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest
 from albert.runtime.progress import Position
-from albert.text.readers import (
-    COMPRESSIONS,
-    EMPTY,
-    WIKIPEDIA,
-    Advance,
-    CorpusFile,
-    CorpusReport,
-    Kind,
-    Reader,
-    Reading,
-    SourceCounts,
-    input_file,
-    split_text,
-    utf8_length,
-)
+from albert.tables.files import COMPRESSIONS, Advance, InputFile, Kind, input_file
+from albert.text.readers import EMPTY, WIKIPEDIA, CorpusReport, Reader, Reading, SourceCounts, split_text, utf8_length
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,7 @@ def kind_of(name: str) -> Kind | None:
 class CorpusFiles(NamedTuple):
     """The files of a corpus, the number of ignored files (unknown format or hidden), and of repeated ones."""
 
-    files: list[CorpusFile]
+    files: list[InputFile]
     ignored: int
     repeated: int
 
@@ -129,7 +116,7 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
     """
     if not paths:
         raise UsageError("corpus", "no file, folder or pattern is given")
-    files: dict[tuple[int, int] | str, CorpusFile] = {}
+    files: dict[tuple[int, int] | str, InputFile] = {}
     counts: Counter[str] = Counter()
     for path in paths:
         if str(path).startswith("hf:"):
@@ -137,7 +124,7 @@ def find_corpus_files(paths: Sequence[Path]) -> CorpusFiles:
             if not HUB.fullmatch(str(path)):
                 remedy = "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT"
                 raise UsageError(name, "is not an address of a data set", remedy)
-            files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
+            files.setdefault(name, InputFile(path, name, 0, 0, "Hub dataset"))
             continue
         for found, name in _found(path, counts):
             kind = "saved dataset" if found.is_dir() else kind_of(found.name) or "text"  # "text" where there is no file
@@ -225,7 +212,7 @@ def _file_id(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _disambiguate_names(files: list[CorpusFile]) -> list[CorpusFile]:
+def _disambiguate_names(files: list[InputFile]) -> list[InputFile]:
     """Prefix names that occur twice with as many folders of their paths as make them unique."""
     folders = 0
     names = Counter(file.name for file in files)
@@ -273,7 +260,7 @@ def read_corpus(
 
 
 def read_files(
-    files: Sequence[CorpusFile],
+    files: Sequence[InputFile],
     reading: Reading = DEFAULT_READING,
     *,
     report: CorpusReport,

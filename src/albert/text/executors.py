@@ -31,8 +31,9 @@ from albert.runtime.json_files import from_json, load_json, save_json
 from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
+from albert.tables.files import Advance, InputFile
 from albert.text.corpus import read_files
-from albert.text.readers import Advance, CorpusFile, CorpusReport, Reading, utf8_length
+from albert.text.readers import CorpusReport, Reading, utf8_length
 from albert.text.sentences import split_sentences
 from albert.text.shards import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts, save_arrays, token_type
 from albert.text.tokenizer import Tokenizer
@@ -118,7 +119,7 @@ class UnitJob:
     """
 
     number: int
-    files: tuple[CorpusFile, ...]
+    files: tuple[InputFile, ...]
     settings: PreparationSettings
     tokenizer: Tokenizer
     directory: Path

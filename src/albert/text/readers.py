@@ -1,77 +1,34 @@
-"""What all readers of files share: documents and their counts, decoding, division, decompression, records.
+"""Readers of corpora: documents and their counts, decoding, division; text, tables and JSON lines.
 
 The formats are listed in `albert.text.corpus`."""
 
-import bz2
-import csv
 import dataclasses
 import io
-import json
-import lzma
-import os
 import re
-import sys
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from io import BufferedIOBase
 from itertools import chain
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from albert.runtime.environment import lazy_import
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.json_files import unique_keys
-from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.words import counted
+from albert.tables.files import Advance, InputFile, open_input_file
+from albert.tables.records import (
+    AFTER_LONE_RETURN,
+    BYTE_ORDER_MARK,
+    JSON_LINES_REMEDY,
+    check_column,
+    json_object,
+    numbered_lines,
+    suggest_name,
+    table_rows,
+)
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import replace_surrogates
 from albert.text.wrapping import LineCounts
-
-Kind = str
-"""The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
-
-
-@dataclass(frozen=True)
-class CorpusFile:
-    """One source of a corpus: a file, or a data set of `datasets`.
-
-    Attributes:
-        path: of the file; for a data set on the Hub, its address.
-        name: the name in records and errors; in a corpus, relative to the folder that was searched.
-        size: bytes on disk; 0 for a data set on the Hub.
-        modified: time of the last change in nanoseconds.
-        member: the file in a zip archive that is read; empty if it is no archive.
-    """
-
-    path: Path
-    name: str
-    size: int
-    modified: int
-    kind: Kind
-    member: str = ""
-
-
-def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
-    """Return a single file, or a saved data set, of a known format."""
-    name = str(path) if name is None else name
-    try:
-        return CorpusFile(path, name, *size_and_time(path, name, pipe_remedy), kind)
-    except OSError as error:
-        is_broken_link = isinstance(error, FileNotFoundError) and path.is_symlink()
-        why = f"is a link to {os.readlink(path)}, which does not exist" if is_broken_link else error.strerror
-        raise MissingInput(name, why or "cannot be read") from error
-
-
-def size_and_time(path: Path, name: str, pipe_remedy: str = PIPE_REMEDY) -> tuple[int, int]:
-    """Return bytes on disk and time of the last change, for a file or for all files of a folder."""
-    entries = [entry.stat() for entry in os.scandir(path)] if path.is_dir() else [path.stat()]
-    if not path.is_dir():
-        refuse_special_file(name, entries[0].st_mode, pipe_remedy)
-    return sum(entry.st_size for entry in entries), max(entry.st_mtime_ns for entry in entries)
-
 
 DocumentBoundary = Literal["file", "blank-line", "line"]
 BadUtf8 = Literal["refuse", "skip"]
@@ -186,12 +143,6 @@ class CorpusReport:
         return lines + self.lines.remarks()
 
 
-def counted(count: int, what: str) -> str:
-    """A count and what is counted, whose first word is in the plural: `1 sentence dropped`, `2 sentences dropped`."""
-    first, blank, rest = what.partition(" ")
-    return f"{count:,} {first.removesuffix('s') if count == 1 else first}{blank}{rest}"
-
-
 def sum_counts(counts: Sequence[Any]) -> Any:
     """Add numbers, concatenate tuples, and do the same by name in dicts and dataclasses."""
     first = counts[0]
@@ -207,13 +158,11 @@ def sum_counts(counts: Sequence[Any]) -> Any:
     return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
-Advance = Callable[[int], None]
-"""Called with a number of bytes, to show progress."""
 RawDocuments = Iterator[str | None]
 """The documents of a file; None for one that is dropped and counted."""
 
 
-Reader = Callable[[CorpusFile, Reading, CorpusReport, Advance], RawDocuments]
+Reader = Callable[[InputFile, Reading, CorpusReport, Advance], RawDocuments]
 """A function that reads one format: yields all documents in order, also empty ones.
 
 It counts in the report what it drops or repairs itself; `albert.text.corpus.read_files` divides and counts what it
@@ -228,7 +177,6 @@ def utf8_length(text: str) -> int:
 
 # ---- Decoding of UTF-8, with the errors that `Reading.bad_utf8` allows ---------------------------------------------
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _PACKED = "name it with the ending of its compression, as a.txt.gz"
 _OTHER_FORMATS = (
@@ -254,9 +202,9 @@ def decode(
     """
     if offset == 0 and data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
         raise DamagedData(subject, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
-    if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
-        data = data[len(_BYTE_ORDER_MARK) :]
-        offset = len(_BYTE_ORDER_MARK)
+    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
+        data = data[len(BYTE_ORDER_MARK) :]
+        offset = len(BYTE_ORDER_MARK)
     if offset == 0 and reading.bad_utf8 == "refuse":
         for beginning, what, remedy in _OTHER_FORMATS:
             if data.startswith(beginning):
@@ -337,20 +285,6 @@ def _likely_encoding(data: bytes, position: int) -> str:
     return next(name for encoding, name in _ENCODINGS.items() if encoding in equal)
 
 
-def suggest_name(name: str, names: Iterable[object]) -> str:
-    """`did_you_mean` for names from a file, which may hold any characters."""
-    hint = did_you_mean(name, [repr(str(known))[1:-1] for known in names])
-    return f"{hint} (--text-field)" if hint else ""
-
-
-def check_column(source: object, columns: Sequence[str | None], name: str) -> None:
-    """Raise DamagedData unless exactly one column has the name."""
-    if columns.count(name) > 1:
-        raise DamagedData(source, f"two columns are named {name!r}")
-    if name not in columns:
-        raise DamagedData(source, f"has no column {name!r}", suggest_name(name, columns))
-
-
 # ---- Documents longer than the limit are cut after a paragraph, a line, a sentence or a word -----------------------
 
 _ENDS = tuple(
@@ -389,336 +323,6 @@ def split_text(text: str, limit: int, report: CorpusReport) -> Iterator[str]:
         yield part.decode("utf-8")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Files as bytes, decompressed if needed. A file that is damaged, cut short or still growing is refused.
-#
-# The standard library ignores damaged data after the first stream of a `.bz2` or `.xz` file. Here every stream must be
-# complete.
-
-CHUNK = 1 << 16
-MAX_PART = 1 << 18
-WINDOW_BITS = 31  # `zstd --long=31`, which some published corpora need; memory is used only as data fill it
-
-
-def _zstandard() -> Any:
-    library = lazy_import("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "data")
-    return library.ZstdDecompressor(options={library.DecompressionParameter.window_log_max: WINDOW_BITS})
-
-
-class Compression(NamedTuple):
-    """A compression format.
-
-    Attributes:
-        decompressor: opens one stream, like `bz2.BZ2Decompressor`. Input that it has not used stays in it, or comes
-            back as `unconsumed_tail` (zlib).
-    """
-
-    name: str
-    decompressor: Callable[[], Any]
-
-
-COMPRESSIONS: dict[str, Compression] = {
-    ".gz": Compression("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
-    ".bz2": Compression("bzip2", bz2.BZ2Decompressor),
-    ".xz": Compression("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    ".zst": Compression("Zstandard", _zstandard),
-}
-
-
-class DecompressedFile(io.RawIOBase):
-    """The data of all streams of a compressed file, one after the other."""
-
-    def __init__(self, raw: BufferedIOBase, path: Path, compression: Compression) -> None:
-        self._path = path
-        self._name = compression.name
-        self._parts = _decompress(raw, compression)
-        self._data = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; returns 0 at the end of the data."""
-        try:
-            self._data = self._data or memoryview(next(filter(None, self._parts), b""))
-        except Exception as error:
-            if isinstance(error, AlbertError) or (isinstance(error, OSError) and error.errno is not None):
-                raise  # a missing library, or an error of the disk, not of the stream
-            why = f"damaged {self._name} file ({' '.join(str(error).split())})"
-            raise DamagedData(self._path, why, "fetch or pack it again") from error
-        count = min(len(buffer), len(self._data))
-        buffer[:count] = self._data[:count]
-        self._data = self._data[count:]
-        return count
-
-
-def _decompress(raw: BufferedIOBase, compression: Compression) -> Iterator[bytes]:
-    """Yield the data of all streams, in parts that may be empty."""
-    packed = raw.read(CHUNK)
-    if not packed:
-        raise EOFError("it is empty")
-    while packed:
-        stream = compression.decompressor()
-        while not stream.eof:
-            given = packed or (raw.read(CHUNK) if getattr(stream, "needs_input", True) else b"")
-            data = stream.decompress(given, MAX_PART)
-            packed = getattr(stream, "unconsumed_tail", b"")
-            if not (data or given or stream.eof) and getattr(stream, "needs_input", True):
-                raise EOFError("it ends too early")
-            yield data
-        packed = stream.unused_data.lstrip(b"\0")
-        while not packed and (padding := raw.read(CHUNK)):  # to a block
-            packed = padding.lstrip(b"\0")
-
-
-@contextmanager
-def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, BufferedIOBase]]:
-    """Open a file; yields its decompressed content, and the raw file, whose position is the progress."""
-    try:
-        with open_input(file.path) as raw:
-            status = os.fstat(raw.fileno())
-            check_unchanged(file, status.st_size, status.st_mtime_ns)
-            compression = COMPRESSIONS.get(file.path.suffix.lower())
-            content = raw
-            if compression is not None:
-                content = io.BufferedReader(DecompressedFile(raw, file.path, compression), MAX_PART)
-            if file.member:
-                with _zip_damage_refused(file.name):
-                    archive = zipfile.ZipFile(raw)
-                content = io.BufferedReader(_Member(archive, file), MAX_PART)
-            yield content, raw
-            status = os.fstat(raw.fileno())
-            check_unchanged(file, status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise MissingInput(file.path, error.strerror or " ".join(str(error).split())) from error
-
-
-class _Member(io.RawIOBase):
-    """The data of a file in a zip archive."""
-
-    def __init__(self, archive: zipfile.ZipFile, file: CorpusFile) -> None:
-        self._name = file.name
-        with _zip_damage_refused(file.name):
-            self._data = archive.open(file.member)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _zip_damage_refused(self._name):
-            data = self._data.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-@contextmanager
-def _zip_damage_refused(name: str) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:  # encrypted, or a method that Python does not have
-        raise DamagedData(name, f"cannot be unpacked ({error})", "unpack it with another program") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, lzma.LZMAError) as error:
-        raise DamagedData(name, f"damaged zip file ({error})", "fetch it again") from error
-
-
-def check_unchanged(file: CorpusFile, size: int, modified: int) -> None:
-    """Raise DamagedData if a source has changed since it was found."""
-    if (size, modified) != (file.size, file.modified):
-        raise DamagedData(file.path, "changed while it was read", "run again when nothing writes to it")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Records: rows of CSV, TSV and Parquet, objects of JSON lines, lines of text.
-#
-# Corpora, tables of tasks and the input of predictions are all read by this. CSV has quotes (RFC 4180); in TSV a tab
-# always ends a field. Errors name file and line.
-
-csv.field_size_limit(2**31 - 1)  # rows have their own limit
-
-MAX_RECORD_LENGTH = 128_000_000
-"""Bytes; a longer record most likely means that the file has another format."""
-JSON_LINES_REMEDY = "JSON lines have one object per line; `jq -c '.[]?' FILE` converts lists and indented objects"
-PYTHON_DICT_REMEDY = (
-    "it is a Python dict: python -c 'import ast, json, sys; "
-    "[print(json.dumps(ast.literal_eval(line))) for line in sys.stdin]' < FILE > NEW.jsonl"
-)
-AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
-
-Lines = Iterator[tuple[int, bytes]]
-Rows = Iterator[tuple[int, list[bytes]]]
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row: its file and line ("reviews.csv:3") and its fields as they are written."""
-
-    where: str
-    fields: dict[str, Any]
-
-
-def read_records(
-    file: CorpusFile,
-    text_field: str = "text",
-    *,
-    columns: tuple[str, ...] | None = None,
-    class_names: bool = False,
-    broken: Counter[str] | None = None,
-    reached: Advance = lambda position: None,
-) -> Iterator[Record]:
-    """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
-
-    Args:
-        text_field: the name of the field for a line of text.
-        columns: the names of the columns of a table without a header.
-        class_names: for Parquet written by `datasets`, return the names of classes instead of their numbers.
-        broken: counts lines of a table that have another number of fields than the header, which are then left out.
-        reached: called with the position in the file in bytes.
-
-    Raises:
-        MissingInput: it cannot be read.
-        DamagedData: the content is invalid, or changes while it is read.
-        Unavailable: Parquet, without pyarrow.
-    """
-    if file.kind == "Parquet":
-        yield from lazy_import("albert.text.arrow_files", "data").read_parquet_records(file, class_names, reached)
-        return
-    with open_corpus_file(file) as (content, raw):
-        if file.kind in ("CSV", "TSV"):
-            rows = table_rows(file, content, file.name, MAX_RECORD_LENGTH, columns, broken)
-            records = _table_records(file.name, rows, columns)
-        else:
-            records = _line_records(file, content, text_field)
-        for record in records:
-            yield record
-            reached(raw.tell())
-
-
-def _decode_field(data: bytes, where: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DamagedData(where, f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
-
-
-def numbered_lines(content: BufferedIOBase, name: object, limit: int, remedy: str | None = None) -> Lines:
-    """Yield lines with their numbers, from 1, without line ends and byte order mark; only a line feed ends a line."""
-    for number, line in enumerate(iter(lambda: content.readline(limit + 1), b""), start=1):
-        if len(line) > limit:
-            raise DamagedData(f"{name}:{number}", f"is longer than {limit / 1e6:,.0f} MB", remedy)
-        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def quoted_rows(content: BufferedIOBase, name: object, limit: int) -> Rows:
-    """Yield rows of CSV with the line on which each begins; LF, CR or CR LF ends a line."""
-    line = 1
-    size = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal size
-        for data in iter(lambda: content.readline(limit + 1), b""):
-            first = size == 0 and line == 1
-            size = size + len(data)
-            if size > limit:
-                why = f"has a row longer than {limit / 1e6:,.0f} MB"
-                raise DamagedData(f"{name}:{line}", why, "look for a quote without its end")
-            data = data.removeprefix(_BYTE_ORDER_MARK) if first else data
-            end = -2 if data.endswith(b"\r\n") else -1
-            for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
-                yield part.decode("latin-1")  # one character per byte: quotes and commas are the same as in UTF-8
-
-    reader = csv.reader(lines(), strict=True)
-    try:
-        for values in reader:
-            yield line, [value.encode("latin-1") for value in values]
-            line = reader.line_num + 1
-            size = 0
-    except csv.Error as error:
-        why = f"broken CSV ({str(error).partition(' - ')[0]})"
-        raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
-
-
-def json_object(text: str, where: str) -> dict[str, Any]:
-    """Parse a line that holds a JSON object."""
-    try:
-        value = json.loads(text, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", None) or "too deep or too large a value"
-        remedy = JSON_LINES_REMEDY if text.strip() in ("{", "[") else None
-        if re.match(r"\s*\{u?'", text):
-            remedy = PYTHON_DICT_REMEDY
-        raise DamagedData(where, f"is not JSON ({reason})", remedy) from error
-    if not isinstance(value, dict):
-        remedy = JSON_LINES_REMEDY if isinstance(value, list) else None
-        raise DamagedData(where, f"is {type(value).__name__}, a JSON object is expected", remedy)
-    return value
-
-
-def table_rows(
-    file: CorpusFile,
-    content: BufferedIOBase,
-    name: object,
-    limit: int,
-    header: tuple[str, ...] | None = None,
-    broken: Counter[str] | None = None,
-) -> Rows:
-    """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
-    if file.kind == "CSV":
-        rows = quoted_rows(content, name, limit)
-        empty = []
-        what = "fields"
-    else:
-        rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
-        empty = [b""]
-        what = "tab-separated fields"
-    width, wanted = (None, "the header has {}") if header is None else (len(header), "{} are expected")
-    for line, fields in rows:
-        if fields == empty:
-            continue
-        width = len(fields) if width is None else width
-        if len(fields) == width:
-            yield line, fields
-        elif broken is None:
-            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} where {wanted.format(width)}")
-        else:
-            broken["broken_lines"] += 1
-
-
-def _line_records(file: CorpusFile, content: BufferedIOBase, text_field: str) -> Iterator[Record]:
-    for number, line in numbered_lines(content, file.name, MAX_RECORD_LENGTH):
-        where = f"{file.name}:{number}"
-        text = _decode_field(line, where)
-        if file.kind != "JSON lines":
-            yield Record(where, {text_field: text})
-        elif line.strip():
-            values = json_object(text, where)
-            if "\\ud" in text or "\\uD" in text:
-                _check_surrogates(values, where)
-            yield Record(where, values)
-
-
-def _table_records(name: str, rows: Rows, header: tuple[str, ...] | None) -> Iterator[Record]:
-    for line, data in rows:
-        where = f"{name}:{line}"
-        values = tuple(_decode_field(value, where) for value in data)
-        if header is not None:
-            yield Record(where, dict(zip(header, values, strict=True)))
-            continue
-        header = values
-        if len(set(header)) != len(header):
-            raise DamagedData(where, "two columns have the same name")
-
-
-def _check_surrogates(values: dict[str, Any], where: str) -> None:
-    """Raise DamagedData if an escape left half of a surrogate pair, which cannot be written."""
-    for name, value in values.items():
-        try:
-            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as error:
-            why = f"{name!r} holds half of a surrogate pair"
-            raise DamagedData(where, why, "write the file as UTF-8 again") from error
-
-
 # ---- Plain text: a document is a file, a block of lines, or a line -------------------------------------------------
 
 
@@ -726,11 +330,11 @@ Parts = Iterator[tuple[bytes, bool]]
 """All bytes of a file as (data, whether they go on with a document that is divided because it is too long)."""
 
 
-def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+def read_plain_text(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a text file (see `Reader`); one that begins as JSON lines do, such as WikiExtractor's, is read so."""
     divide = {"file": _file_parts, "blank-line": _block_parts, "line": _line_parts}[reading.documents]
     offset = 0
-    with open_corpus_file(file) as (content, raw):
+    with open_input_file(file) as (content, raw):
         is_json_lines = _is_json_lines(_beginning(content), file, report)
         for data, continues in () if is_json_lines else divide(content, reading.max_document_bytes):
             if reading.documents == "file" or not data.isspace():
@@ -805,10 +409,10 @@ _WIKIS = ((b"<mediawiki", "is a dump of a wiki"), (b"<doc id=", "is in WikiExtra
 def _beginning(content: BufferedIOBase) -> bytes:
     """Return the first bytes without consuming them, and without a byte order mark and blanks."""
     peek = getattr(content, "peek", None)
-    return b"" if peek is None else peek(200)[:200].removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return b"" if peek is None else peek(200)[:200].removeprefix(BYTE_ORDER_MARK).lstrip()
 
 
-def _is_json_lines(beginning: bytes, file: CorpusFile, report: CorpusReport) -> bool:
+def _is_json_lines(beginning: bytes, file: InputFile, report: CorpusReport) -> bool:
     """Return whether a text file holds JSON lines; count what else it looks like, and refuse what wikis write."""
     for first, what in _WIKIS:
         if beginning.startswith(first):
@@ -821,9 +425,9 @@ def _is_json_lines(beginning: bytes, file: CorpusFile, report: CorpusReport) -> 
 # ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------
 
 
-def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+def read_delimited(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a CSV or TSV file (see `Reader`)."""
-    with open_corpus_file(file) as (content, raw):
+    with open_input_file(file) as (content, raw):
         column = None
         for line, fields in table_rows(file, content, file.path, reading.max_record_bytes):
             where = f"{file.path}:{line}"
@@ -837,11 +441,11 @@ def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, rea
             reached(raw.tell())
 
 
-def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+def read_json_lines(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
     """Read a file of JSON lines (see `Reader`)."""
     limit = reading.max_record_bytes
     name = reading.text_field
-    with open_corpus_file(file) as (content, raw):
+    with open_input_file(file) as (content, raw):
         for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
             where = f"{file.path}:{number}"
             text = decode(line, where, reading, report, 0 if number == 1 else None)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
-from albert.tasks.reading.rows import read_table
+from albert.tables.rows import read_table
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 LETTERS = st.characters(exclude_categories=("Cs",), exclude_characters="\0\t\n\r ")

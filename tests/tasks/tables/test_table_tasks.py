@@ -14,6 +14,7 @@ from albert.api.table_options import TableOptions
 from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
+from albert.tables.table import Row, Rows
 from albert.tasks.custom import check_rows, read_task
 from albert.tasks.infer import hold_out_rows, sort_labels
 from albert.tasks.inputs import Single, Words
@@ -24,7 +25,6 @@ from albert.tasks.kinds.regression import Score
 from albert.tasks.kinds.span import Span
 from albert.tasks.kinds.tagging import Tags
 from albert.tasks.option_columns import infer_option_labels
-from albert.tasks.source import Row, Rows
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import (
     HeldOut,

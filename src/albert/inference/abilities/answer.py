@@ -25,7 +25,7 @@ from albert.inference.abilities.base import (
     tokens_cut_field,
 )
 from albert.inference.texts import check_pairs, check_top_k
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output

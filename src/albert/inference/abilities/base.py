@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypedDict
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.tasks.reading.fields import text_of as written_text
-from albert.text.readers import Record
+from albert.tables.fields import text_of as written_text
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel

@@ -24,7 +24,7 @@ from albert.inference.abilities.base import (
 )
 from albert.inference.texts import check_pairs, check_texts, encode_texts, note_cut
 from albert.runtime.errors import UsageError
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel

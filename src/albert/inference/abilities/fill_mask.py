@@ -19,7 +19,7 @@ from albert.inference.abilities.base import (
 )
 from albert.inference.texts import MASK, check_texts, check_top_k, encode_texts
 from albert.runtime.errors import UsageError
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output

@@ -13,7 +13,7 @@ from albert.inference.abilities.classify import CLASSIFY
 from albert.inference.abilities.fill_mask import FILL_MASK
 from albert.inference.abilities.order import ORDER, order_labels
 from albert.inference.texts import encode_texts
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.inference.predictor import Predictor

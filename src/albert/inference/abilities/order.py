@@ -18,7 +18,7 @@ from albert.inference.abilities.base import (
     text_of,
 )
 from albert.inference.texts import check_pairs, encode_texts
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.checkpoints.model_directory import OpenedModel

@@ -11,7 +11,7 @@ import numpy as np
 
 from albert.inference.abilities.base import Ability, End, Fields, Settings, Start, Texts, compute_apart, text_of
 from albert.inference.texts import check_lists, check_texts
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output

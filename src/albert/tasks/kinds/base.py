@@ -16,11 +16,11 @@ from jaxtyping import Float
 
 from albert.runtime.errors import DamagedData
 from albert.runtime.random_streams import stream
+from albert.tables.table import Row
 from albert.tasks.examples import Example, Features, Sequences
 from albert.tasks.inputs import Inputs, PairEncoding
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 HELD_OUT_SHARE = 0.05

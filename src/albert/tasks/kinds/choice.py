@@ -13,6 +13,7 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.progress import progress
+from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features, join_sequences
 from albert.tasks.inputs import Inputs, PairEncoding
@@ -27,7 +28,6 @@ from albert.tasks.kinds.base import (
     softmax,
 )
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 OPTION_LABELS = "(option labels)"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features, text_features
 from albert.tasks.kinds.base import (
@@ -24,7 +25,6 @@ from albert.tasks.kinds.base import (
 )
 from albert.tasks.metrics import Metric
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 

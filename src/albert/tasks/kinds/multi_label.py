@@ -9,13 +9,13 @@ import numpy as np
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
+from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets, text_features
 from albert.tasks.kinds.base import Labelled, Predictions, hold_out_examples, label_id, object_file
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tables.fields import as_number
+from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, text_of
 from albert.tasks.examples import Example, Features, text_features
 from albert.tasks.kinds.base import Predictions, Target, table_file
 from albert.tasks.metrics import Metric, NumberScale
-from albert.tasks.reading.fields import as_number
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 MAX_NUMBER = 3.4e38

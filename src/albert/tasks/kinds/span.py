@@ -18,6 +18,7 @@ import numpy as np
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
+from albert.tables.table import Answer, Row
 from albert.tasks.answers import (
     NullThreshold,
     OpenAnswer,
@@ -31,7 +32,6 @@ from albert.tasks.examples import Example, Features, Sequences, best_windows, cu
 from albert.tasks.inputs import Inputs, PairEncoding
 from albert.tasks.kinds.base import Predictions, Target, object_file
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Answer, Row
 from albert.text.tokenizer import Tokenizer
 
 COUNTED = (

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tables.table import Row
 from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
 from albert.tasks.examples import (
     IGNORE_INDEX,
@@ -47,7 +48,6 @@ from albert.tasks.metrics import (
     runs_of,
 )
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Row
 from albert.text.tokenizer import Tokenizer
 
 MAX_SHIFT = 3.0

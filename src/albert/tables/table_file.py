@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from albert.text.readers import (
-    CorpusFile,
-    Record,
-)
+from albert.tables.files import InputFile
+from albert.tables.records import Record
 
 Format = Literal["csv", "tsv", "jsonl", "json", "conll", "fasttext", "parquet", "xlsx", "text"]
 """csv: fields may be in quotes; tsv: quotes are text; conll: a word and its tags on each line; fasttext: a label, then
@@ -80,7 +78,7 @@ class TableFile:
             sentence, with a list for every other column.
     """
 
-    file: CorpusFile
+    file: InputFile
     format: Format | Literal["folder", "dataset"]
     encoding: str = "utf-8"
     delimiter: str = ","

@@ -15,16 +15,10 @@ from typing import Any, overload
 import numpy as np
 
 from albert.runtime.errors import DamagedData, UsageError
-from albert.tasks.reading.table_file import ENDINGS, Format, Layout, TableFile
-from albert.tasks.source import ColumnRows, Row
-from albert.text.readers import (
-    COMPRESSIONS,
-    MAX_RECORD_LENGTH,
-    Advance,
-    CorpusFile,
-    Record,
-    open_corpus_file,
-)
+from albert.tables.files import COMPRESSIONS, Advance, InputFile, open_input_file
+from albert.tables.records import MAX_RECORD_LENGTH, Record
+from albert.tables.table import ColumnRows, Row
+from albert.tables.table_file import ENDINGS, Format, Layout, TableFile
 
 SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 MANY_COLUMNS = 8
@@ -32,7 +26,7 @@ MANY_COLUMNS = 8
 
 
 def open_delimited(
-    file: CorpusFile,
+    file: InputFile,
     format: Format,
     encoding: str,
     notes: tuple[str, ...],
@@ -187,7 +181,7 @@ def sample_rows(sample: str, delimiter: str) -> tuple[list[list[str]], bool]:
         return [row for row in _split_rows(io.StringIO(sample, newline=""), delimiter, True) if row], False
 
 
-def _recognise_delimiter(file: CorpusFile, sample: str, usual: str, ending: str) -> str:
+def _recognise_delimiter(file: InputFile, sample: str, usual: str, ending: str) -> str:
     """The separator that divides the first row, and nearly all others into as many fields."""
     shares: dict[str, float] = {}
     lines = [line for line in sample.splitlines() if line.strip()]
@@ -461,7 +455,7 @@ def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
     decoder = codecs.getincrementaldecoder(table.encoding)()
     is_packed = table.file.path.suffix.lower() in COMPRESSIONS or bool(table.file.member)
     lines = 1
-    with open_corpus_file(table.file) as (content, _):
+    with open_input_file(table.file) as (content, _):
         is_first = True
         is_last = False
         while not is_last:

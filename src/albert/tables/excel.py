@@ -8,12 +8,9 @@ from typing import Any
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.tasks.reading.table_file import Layout, TableFile
-from albert.text.readers import (
-    CorpusFile,
-    Record,
-    open_corpus_file,
-)
+from albert.tables.files import InputFile, open_input_file
+from albert.tables.records import Record
+from albert.tables.table_file import Layout, TableFile
 
 _BEGINNINGS = (b"PK", b"\xd0\xcf\x11\xe0")
 """Of .xlsx and .ods, which are zip archives, and of .xls."""
@@ -40,10 +37,10 @@ def _filled_rows(cells: Sequence[Sequence[Any]]) -> list[tuple[int, list[Any]]]:
     return rows
 
 
-def open_excel(file: CorpusFile, layout: Layout) -> TableFile:
+def open_excel(file: InputFile, layout: Layout) -> TableFile:
     """The first sheet with a table."""
     library = lazy_import("python_calamine", "excel")
-    with open_corpus_file(file) as (content, _):
+    with open_input_file(file) as (content, _):
         data = content.read()
         if not data.startswith(_BEGINNINGS):
             remedy = "name its format with --format, such as csv"

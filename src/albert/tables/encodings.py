@@ -10,7 +10,8 @@ from typing import Any
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, UsageError
-from albert.text.readers import MAX_RECORD_LENGTH, CorpusFile, open_corpus_file
+from albert.tables.files import InputFile, open_input_file
+from albert.tables.records import MAX_RECORD_LENGTH
 
 SAMPLE_BYTES = 1 << 18
 """The beginning of a file by which its encoding, and separator, quotes and header of a table, are recognised."""
@@ -39,7 +40,7 @@ _OTHER_SCRIPTS = (
 """Encodings that are recognised, beside UTF-8, UTF-16, UTF-32 and cp1252; others are named with --encoding."""
 
 
-def recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[str, ...]]:
+def recognise_encoding(file: InputFile, given: str | None) -> tuple[str, tuple[str, ...]]:
     """The encoding of a file, and a line about it if it is not UTF-8.
 
     The whole file is checked. Text with few letters beyond ASCII fits many encodings of Latin letters; of these cp1252
@@ -47,7 +48,7 @@ def recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[
     """
     if given is not None:
         return known_encoding(given), ()
-    with open_corpus_file(file) as (content, _):
+    with open_input_file(file) as (content, _):
         beginning = content.read(SAMPLE_BYTES)
         for mark, encoding in ENCODING_MARKS:
             if beginning.startswith(mark):
@@ -79,7 +80,7 @@ def recognise_encoding(file: CorpusFile, given: str | None) -> tuple[str, tuple[
     first = 0
     at = 0
     size = 0
-    with open_corpus_file(file) as (content, _):
+    with open_input_file(file) as (content, _):
         for number, line in enumerate(content, start=1):
             if line.isascii():
                 continue
@@ -161,9 +162,9 @@ def shown_word(text: str) -> str:
 
 
 @contextmanager
-def text_of_file(file: CorpusFile, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
+def text_of_file(file: InputFile, encoding: str, newline: str = "") -> Iterator[io.TextIOWrapper]:
     """The decoded text of a file."""
-    with open_corpus_file(file) as (content, _):
+    with open_input_file(file) as (content, _):
         buffer: Any = content
         text = io.TextIOWrapper(buffer, encoding=encoding, newline=newline)
         try:
@@ -176,7 +177,7 @@ def text_of_file(file: CorpusFile, encoding: str, newline: str = "") -> Iterator
             text.detach()
 
 
-def lines_of(file: CorpusFile, encoding: str) -> Iterator[tuple[int, str]]:
+def lines_of(file: InputFile, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers; only a line feed ends a line, other line breaks are text."""
     with text_of_file(file, encoding, "\n") as text:
         for number, line in enumerate(text, start=1):

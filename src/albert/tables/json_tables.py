@@ -8,17 +8,14 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError
 from albert.runtime.json_files import unique_keys
-from albert.tasks.reading.encodings import lines_of, text_of_file
-from albert.tasks.reading.exports import MARKED_TEXT, is_of_spacy
-from albert.tasks.reading.table_file import Layout, TableFile
-from albert.text.readers import (
-    PYTHON_DICT_REMEDY,
-    CorpusFile,
-    Record,
-)
+from albert.tables.encodings import lines_of, text_of_file
+from albert.tables.exports import MARKED_TEXT, is_of_spacy
+from albert.tables.files import InputFile
+from albert.tables.records import PYTHON_DICT_REMEDY, Record
+from albert.tables.table_file import Layout, TableFile
 
 
-def json_lines(file: CorpusFile, encoding: str) -> Iterator[Record]:
+def json_lines(file: InputFile, encoding: str) -> Iterator[Record]:
     """The rows of a file with one JSON value on each line, in any encoding."""
     for number, line in lines_of(file, encoding):
         if not line.strip():
@@ -47,7 +44,7 @@ def _are_rows_by_key(value: Mapping[str, Mapping[str, Any]]) -> bool:
     return same and len(value) > len(fields) and not all(name.isdecimal() for name in fields)
 
 
-def open_json(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
+def open_json(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     """A file that is one JSON value, with its rows."""
     value: Any
     with text_of_file(file, encoding) as text:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import read_input
-from albert.tasks.reading.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
-from albert.tasks.reading.exports import CONVERT
-from albert.text.readers import Record, counted
+from albert.runtime.words import counted
+from albert.tables.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
+from albert.tables.exports import CONVERT
+from albert.tables.records import Record
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")
 """Folders whose texts have no label, by their name."""

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
-from albert.tasks.reading.encodings import lines_of
-from albert.tasks.reading.table_file import TAGS, WORDS, Layout, TableFile, Tagged
-from albert.text.readers import (
-    CorpusFile,
-    Record,
-)
+from albert.tables.encodings import lines_of
+from albert.tables.files import InputFile
+from albert.tables.records import Record
+from albert.tables.table_file import TAGS, WORDS, Layout, TableFile, Tagged
 
 _DOCUMENT = "-DOCSTART-"
 TAGGED_SHARE = 0.95
@@ -103,7 +101,7 @@ def _column_of_tags(headings: Sequence[str], usual: int) -> int:
     return max((at for at, heading in enumerate(lowered) if heading in _NAMES_OF_TAGS), default=usual)
 
 
-def open_tagged(file: CorpusFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
+def open_tagged(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     """Tagged text: its columns, what divides them, and which of them are the words and the tags."""
     lines: list[str] = []
     for _, line in lines_of(file, encoding):

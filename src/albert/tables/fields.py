@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.source import Field
+from albert.tables.table import Field
 
 
 def fields_of(values: Mapping[str, Any], where: str, unread: Counter[str]) -> dict[str, Field]:

@@ -3,17 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from albert.tasks.reading.encodings import lines_of
-from albert.tasks.reading.table_file import TableFile
-from albert.text.readers import (
-    CorpusFile,
-    Record,
-)
+from albert.tables.encodings import lines_of
+from albert.tables.files import InputFile
+from albert.tables.records import Record
+from albert.tables.table_file import TableFile
 
 FASTTEXT = re.compile(r"__label__\S+(\s|$)")
 
 
-def open_fasttext(file: CorpusFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
+def open_fasttext(file: InputFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
     """A file with a label and its text on each line."""
     notes += ("every line is a label and its text",)
     return TableFile(file=file, format="fasttext", encoding=encoding, notes=notes, names=("text", "label"))

@@ -21,16 +21,19 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
-from albert.tasks.reading.delimited import DelimitedRows, delimited_records, open_delimited, sample_rows
-from albert.tasks.reading.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
-from albert.tasks.reading.excel import open_excel
-from albert.tasks.reading.exports import CONVERT, refuse_raw_export
-from albert.tasks.reading.fasttext import FASTTEXT, fasttext_records, open_fasttext
-from albert.tasks.reading.fields import fields_of, null_names, text_of
-from albert.tasks.reading.folders import read_folder
-from albert.tasks.reading.json_tables import json_lines, open_json
-from albert.tasks.reading.table_file import ENDINGS, WORDS, Format, Layout, TableFile
-from albert.tasks.reading.tagged import (
+from albert.tables.delimited import DelimitedRows, delimited_records, open_delimited, sample_rows
+from albert.tables.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
+from albert.tables.excel import open_excel
+from albert.tables.exports import CONVERT, refuse_raw_export
+from albert.tables.fasttext import FASTTEXT, fasttext_records, open_fasttext
+from albert.tables.fields import fields_of, null_names, text_of
+from albert.tables.files import COMPRESSIONS, Advance, InputFile, input_file, open_input_file
+from albert.tables.folders import read_folder
+from albert.tables.json_tables import json_lines, open_json
+from albert.tables.records import Record, read_records
+from albert.tables.table import Row, Rows
+from albert.tables.table_file import ENDINGS, WORDS, Format, Layout, TableFile
+from albert.tables.tagged import (
     LONG_SENTENCE,
     MAX_SENTENCE_LENGTH,
     TAGGED_SHARE,
@@ -39,16 +42,6 @@ from albert.tasks.reading.tagged import (
     open_tagged,
     tagged_records,
     without_blank_lines,
-)
-from albert.tasks.source import Row, Rows
-from albert.text.readers import (
-    COMPRESSIONS,
-    Advance,
-    CorpusFile,
-    Record,
-    input_file,
-    open_corpus_file,
-    read_records,
 )
 
 _NO_TABLES = {
@@ -120,8 +113,8 @@ def records_of(
         case "text":
             return _text_records(table)
         case "dataset":
-            arrow_files = lazy_import("albert.text.arrow_files", "data")
-            return arrow_files.read_saved_records(table.file, class_names, reached)
+            arrow = lazy_import("albert.tables.arrow", "data")
+            return arrow.read_saved_records(table.file, class_names, reached)
         case _:
             return read_records(table.file, class_names=class_names, reached=reached)
 
@@ -300,9 +293,9 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
             return open_delimited(file, format, encoding, notes, layout, sample, ending)
 
 
-def _member_of(file: CorpusFile) -> tuple[CorpusFile, str]:
+def _member_of(file: InputFile) -> tuple[InputFile, str]:
     """The only table in a zip archive, with a line about it."""
-    with open_corpus_file(file) as (content, _):
+    with open_input_file(file) as (content, _):
         try:
             with zipfile.ZipFile(content) as archive:
                 names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
@@ -348,7 +341,7 @@ def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
     )
 
 
-def _recognise_format(file: CorpusFile, sample: str, has_task: bool) -> tuple[Format, str | None]:
+def _recognise_format(file: InputFile, sample: str, has_task: bool) -> tuple[Format, str | None]:
     """The format of a file whose ending does not say it, and a line about it."""
     lines = [line.removesuffix("\r") for line in sample.split("\n")]
     filled = [line for line in lines if line.strip()]

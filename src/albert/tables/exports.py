@@ -3,7 +3,7 @@
 from typing import Any
 
 from albert.runtime.errors import UsageError
-from albert.text.readers import Record
+from albert.tables.records import Record
 
 MARKED_TEXT = '{"text": "Anna in Rome", "label": [[0, 4, "PER"], [8, 12, "LOC"]]}'
 """How a text with marked parts is written."""

@@ -198,7 +198,7 @@ def tokenizer():
 
 
 def train_on_chapters(chapters: slice, vocab_size: int):
-    from albert.paper.quickstart import load_chapters
+    from albert.commands.sample import load_chapters
     from albert.text.sentencepiece import train_tokenizer
 
     return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[chapters]], vocab_size=vocab_size)

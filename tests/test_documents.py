@@ -88,7 +88,7 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture
 def a_users_folder(tmp_path, monkeypatch):
     """Text and labelled files under the names that the documents use."""
-    from albert.paper.quickstart import labelled_passages, load_chapters
+    from albert.commands.sample import labelled_passages, load_chapters
 
     monkeypatch.chdir(tmp_path)
     Path("my_text").mkdir()

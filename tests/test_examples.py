@@ -21,13 +21,13 @@ def kinds(notebook: dict) -> list[list[tuple]]:
 @pytest.fixture
 def shorter(monkeypatch):
     """Fewer updates, on less text."""
-    from albert.paper import quickstart
+    from albert.commands import sample
 
     finetune, pretrain = albert.finetune, albert.pretrain
-    passages, chapters = quickstart.labelled_passages(), quickstart.load_chapters()[::6]
+    passages, chapters = sample.labelled_passages(), sample.load_chapters()[::6]
     fewer = replace(passages, train=passages.train[::4], dev=passages.dev[::2])
-    monkeypatch.setattr(quickstart, "labelled_passages", lambda: fewer)
-    monkeypatch.setattr(quickstart, "load_chapters", lambda: chapters)
+    monkeypatch.setattr(sample, "labelled_passages", lambda: fewer)
+    monkeypatch.setattr(sample, "load_chapters", lambda: chapters)
 
     def few_updates(*arguments, **keywords):
         keywords.pop("epochs", None)

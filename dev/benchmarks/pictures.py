@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from albert.paper.pictures import COLORS, MARKERS, save_figure, style_axes
+from albert.report.pictures import COLORS, MARKERS, save_figure, style_axes
 
 
 def draw(picture: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], xlabel: str, ylabel: str,

@@ -30,9 +30,9 @@ from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe
-from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import PAPER_BASE
+from albert.pretraining.throughput import random_batch
 from albert.runtime.devices import fastest_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences

@@ -32,7 +32,7 @@ WORK = (
     *("albert.checkpoints.hub", "albert.tasks.custom", "albert.text.unknown"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
-    *("albert.paper.pictures", "torch.utils.tensorboard"),  # imported late by runs
+    *("albert.report.pictures", "torch.utils.tensorboard"),  # imported late by runs
 )
 """Modules that commands import late; imported before the first fork."""
 PHASES = (

@@ -12,12 +12,12 @@ from dev.reliability.report import CHECKOUT
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
+from albert.commands.sample import Passage, cut_passages, load_chapters, write_passages, write_text_corpus
 from albert.inference.int8 import quantize_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.recipe import ScheduleRecipe
-from albert.paper.quickstart import Passage, cut_passages, load_chapters, write_passages, write_text_corpus
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.files import new_directory

@@ -1,6 +1,6 @@
 """Select the prose that is embedded in the package, and write it with its sources.
 
-    python dev/scripts/make_sample.py BOOKS.jsonl.gz src/albert/paper/sample
+    python dev/scripts/make_sample.py BOOKS.jsonl.gz src/albert/commands/sample
 
 BOOKS.jsonl.gz holds one chapter or story a line, from the Standard Ebooks repositories that `BOOKS` names,
 with the fields ``id`` ("se:BOOK:CHAPTER"), ``title`` ("Author, Book - Chapter") and ``text`` (one paragraph a

@@ -19,8 +19,8 @@ from typing import Any
 
 from albert.cli.main import run
 from albert.cli.options import parse
-from albert.paper.curves import read_runs
-from albert.paper.pictures import draw_runs
+from albert.report.curves import read_runs
+from albert.report.pictures import draw_runs
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import MissingInput
 from albert.runtime.files import new_directory, write_text

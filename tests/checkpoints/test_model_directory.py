@@ -27,10 +27,10 @@ from albert.checkpoints.card import BaseModel, Card, Measured, WrittenModel, mod
 from albert.checkpoints.huggingface import MODELS, kind_of
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
 from albert.cli.main import run
+from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
-from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
 

@@ -21,7 +21,7 @@ from albert.commands.evaluate import check_precisions
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining
-from albert.paper.layers import PrecisionScore
+from albert.report.precisions import PrecisionScore
 from albert.runtime.errors import CheckFailed, Unavailable
 
 try:

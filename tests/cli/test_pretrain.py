@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from albert.cli.main import run
-from albert.paper.quickstart import load_chapters
+from albert.commands.sample import load_chapters
 from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, samples_of
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_versioned, read_journal

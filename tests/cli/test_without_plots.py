@@ -14,7 +14,7 @@ from albert.training import metric_logger
 def without_plots(monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.endswith("_pictures")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delitem(sys.modules, "albert.paper.pictures", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.report.pictures", raising=False)
     for missing in ("matplotlib", "tensorboard", "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, missing, None)
     metric_logger._note_once.cache_clear()

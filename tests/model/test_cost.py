@@ -23,8 +23,8 @@ from albert.model.cost import (
 from albert.model.packing import pack
 from albert.optim import lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.paper.throughput import random_batch
 from albert.pretraining.batches import pretraining_objective
+from albert.pretraining.throughput import random_batch
 from albert.runtime.devices import autocast
 
 # preset -> with pooler and both pre-training heads (Table 1, counted exactly; V = 30,000)

@@ -10,6 +10,7 @@ import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
+from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.paper.layer_pictures import draw_layers
@@ -22,7 +23,6 @@ from albert.paper.layers import (
     unevenness,
     write_layers,
 )
-from albert.paper.quickstart import load_chapters
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
 

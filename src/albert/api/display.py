@@ -101,6 +101,6 @@ def draw_curves(run: Path) -> None:
     if is_current:
         return
     with contextlib.suppress(Unavailable, MissingInput):  # no matplotlib, or no update that was taken
-        pictures = lazy_import("albert.paper.pictures", "plots")
-        runs = lazy_import("albert.paper.curves").read_runs([run])
+        pictures = lazy_import("albert.report.pictures", "plots")
+        runs = lazy_import("albert.report.curves").read_runs([run])
         pictures.draw_runs(runs, picture)

@@ -20,8 +20,9 @@ from albert.finetuning.report_page import (
 )
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
-from albert.paper.layers import EXACT, DepthCurve, PrecisionScore
 from albert.pretraining.evaluation import CrossEvaluation, Score
+from albert.report.depths import DepthCurve
+from albert.report.precisions import EXACT, PrecisionScore
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_versioned
 from albert.tasks.custom import ReadTask

@@ -27,9 +27,9 @@ from albert.cli.render import (
     table,
 )
 from albert.inference import inspection
+from albert.model import sizes
 from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
 from albert.model.cost import count_flops, count_parameters
-from albert.paper import sizes
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json

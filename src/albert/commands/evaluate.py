@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from albert.api.results import EvaluateResult, ScoredSplit
     from albert.finetuning.evaluation import EvaluatedModels
     from albert.inference.engine import InferencePrecision
-    from albert.paper.layers import DepthCurve, PrecisionScore
     from albert.pretraining.evaluation import CrossEvaluation
+    from albert.report.depths import DepthCurve
+    from albert.report.precisions import PrecisionScore
     from albert.runtime.environment import Precision
     from albert.tasks.table_task import TableTask
 
@@ -127,7 +128,7 @@ def evaluate(
         from albert.finetuning.evaluation import evaluate_models, write_predictions
         from albert.finetuning.report_page import evaluation_page
         from albert.inference.engine import choose_precision, use_fast_encoders
-        from albert.paper.layers import precision_scores
+        from albert.report.precisions import precision_scores
         from albert.runtime.devices import pick_device
         from albert.runtime.files import write_text
         from albert.tasks.custom import TableSource
@@ -505,12 +506,12 @@ def compare_depths(
 ) -> "EvaluateResult":
     """Score a model at several depths, and draw the scores against the compute."""
     from albert.api.results import EvaluateResult
-    from albert.paper.layers import CURVE_COLUMNS, depth_curve, write_curve
+    from albert.report.depths import CURVE_COLUMNS, depth_curve, write_curve
 
     curve = depths.curve
     draw = None
     if curve is not None:
-        from albert.paper.layer_pictures import draw_curve as draw
+        from albert.report.pictures import draw_curve as draw
 
         figures = curve.with_suffix(".csv")
         if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
@@ -572,8 +573,8 @@ def show_evaluated(result: "EvaluateResult", json: bool, curve: Path | None, rep
         curve, report: the files that were written.
     """
     from albert.api.results import ScoredSplit
-    from albert.paper.layers import DepthCurve
     from albert.pretraining.evaluation import CrossEvaluation
+    from albert.report.depths import DepthCurve
 
     console = open_console()
     match result.found:

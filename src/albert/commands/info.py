@@ -124,7 +124,7 @@ def info(
 
         from albert.cli import descriptions
         from albert.inference import inspection
-        from albert.paper import sizes
+        from albert.model import sizes
         from albert.runtime.devices import fastest_precision, free_memory, pick_device
         from albert.runtime.json_files import to_json
 
@@ -210,7 +210,7 @@ def info(
         peaks = {name: {**asdict(plan[name]), "peak": plan[name].peak} for name in ("all_kept", "checkpointed")}
         values["memory_plan"] = plan | peaks
     if measure:
-        from albert.paper.throughput import measure_throughput
+        from albert.pretraining.throughput import measure_throughput
 
         measured_on = pick_device(device)
         measurement = measure_throughput(

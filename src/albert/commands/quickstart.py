@@ -12,7 +12,7 @@ from albert.cli.render import open_console, print_lines, table
 from albert.runtime.environment import command_name
 
 if TYPE_CHECKING:
-    from albert.paper.quickstart import QuickstartReport
+    from albert.commands.quickstart_stages import QuickstartReport
 
 
 def quickstart(*, output: Path = Path("quickstart-run")) -> None:
@@ -27,15 +27,15 @@ def quickstart(*, output: Path = Path("quickstart-run")) -> None:
         output: The directory for all files of the quickstart.
     """
     with imports():
-        from albert.paper import quickstart as sample
+        from albert.commands.quickstart_stages import run_stages
 
     console = open_console(soft_wrap=False, highlight=True)
-    show_report(sample.quickstart(output, console), console)
+    show_report(run_stages(output, console), console)
 
 
 def show_report(report: "QuickstartReport", console: Console) -> None:
     """Print figures beside their baselines, the outputs, and the next commands."""
-    from albert.paper.quickstart import BUNDLED_MODEL, WHO_WROTE, accuracies
+    from albert.commands.quickstart_stages import BUNDLED_MODEL, WHO_WROTE, accuracies
 
     figures = report.pretraining.evaluation
     masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))

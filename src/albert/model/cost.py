@@ -172,6 +172,11 @@ class TrainingMemory:
         return sum(getattr(self, field.name) for field in fields(self))
 
 
+def masked_tokens_of(length: int) -> int:
+    """15 % of a sequence, at least one token."""
+    return max(1, round(0.15 * length))
+
+
 def count_training_memory(
     config: AlbertConfig,
     *,
@@ -194,7 +199,7 @@ def count_training_memory(
     v = config.vocab_size
     product = BYTES[precision]
     tokens = batch_size * sequence_length
-    masked = batch_size * max(1, round(0.15 * sequence_length))
+    masked = batch_size * masked_tokens_of(sequence_length)
     applications = len(sharing_plan(config))
     parameters = FP32 * count_parameters(config).pretraining
     update = min(parameters, FP32 * max(UPDATED_AT_ONCE, v * e, h * h, h * f))

@@ -1,1 +1,1 @@
-"""The paper's tables and figures as experiments; sizes, layers and speed of models; the quickstart and its sample."""
+"""The paper's tables and figures as experiments."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.paper.jobs import Folders, Job, done_jobs
-from albert.paper.throughput import measure_throughput
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init
+from albert.pretraining.throughput import measure_throughput
 from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.errors import Diverged
 from albert.runtime.files import LOCK_NAME, try_locked

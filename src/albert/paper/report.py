@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from albert.model.config import PRESETS, AlbertConfig, bert_control
+from albert.model.sizes import PUBLISHED_SIZES
 from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
 from albert.paper.results import Cell, Outcome, check_claim, count_as_paper
-from albert.paper.sizes import PUBLISHED_SIZES
 from albert.runtime.files import write_csv, write_text
 
 # --------------------------------------------------------------------------------------------------------------------

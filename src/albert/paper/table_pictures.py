@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.paper.curves import read_runs
 from albert.paper.grids import Column, Row
 from albert.paper.jobs import LAYERS_NAME, Folders
 from albert.paper.layer_pictures import draw_layers
 from albert.paper.layers import LayerSimilarity, write_layers
-from albert.paper.pictures import (
+from albert.paper.report import CONSTANT, describe_progress, heading, paper_score
+from albert.paper.results import Outcome
+from albert.report.curves import read_runs
+from albert.report.pictures import (
     BLUE,
     COLORS,
     GREY,
@@ -25,8 +27,6 @@ from albert.paper.pictures import (
     save_figure,
     style_axes,
 )
-from albert.paper.report import CONSTANT, describe_progress, heading, paper_score
-from albert.paper.results import Outcome
 from albert.runtime.errors import MissingInput
 from albert.runtime.json_files import load_json
 

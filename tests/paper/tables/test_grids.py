@@ -8,12 +8,12 @@ import pytest
 from albert.cli.main import run
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
+from albert.model.sizes import PUBLISHED_SIZES
 from albert.paper import grids
 from albert.paper.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, grid_of, variant, variant_key
 from albert.paper.jobs import Folders, open_study
 from albert.paper.report import STATIC_TABLES, comparison_notes, write_report
 from albert.paper.results import read_outcome
-from albert.paper.sizes import PUBLISHED_SIZES
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import from_json, to_json
 

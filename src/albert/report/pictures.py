@@ -1,12 +1,13 @@
-"""Pictures of the curves of runs, and what all pictures have in common. They need matplotlib."""
+"""Pictures of the curves of runs and of scores by depth, and what all pictures have in common. They need matplotlib."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from albert.paper.curves import RunCurves, figures_of
+from albert.report.curves import RunCurves, figures_of
+from albert.report.depths import DepthCurve, DepthPoint
 from albert.runtime.environment import install_command
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_file
@@ -21,7 +22,7 @@ except ModuleNotFoundError as error:
     raise Unavailable("matplotlib", "is not installed", install_command("plots")) from error
 
 matplotlib.use("Agg")
-__all__ = ["Axes", "Figure", "MaxNLocator", "PercentFormatter", "draw_runs", "save_figure", "style_axes"]
+__all__ = ["Axes", "Figure", "MaxNLocator", "PercentFormatter", "draw_curve", "draw_runs", "save_figure", "style_axes"]
 Against = Literal["steps", "tokens"]
 _AXES = {
     "steps": ("steps", "step", 1.0),
@@ -125,3 +126,35 @@ def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) ->
     _, key, unit = _AXES[against]
     chosen = [record for record in records if figure in record]
     return np.array([r[key] / unit for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Scores against compute.
+
+
+def draw_curve(curve: DepthCurve, picture: Path) -> None:
+    """Draw the scores against the cost, with the depth at each point, as a PNG."""
+    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+    title = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    work, times = figure.subplots(1, 2, sharey=True)
+    _draw_points(work, curve, lambda point: point.gflops)
+    work.set(xlabel="billion floating-point operations an example", ylabel=curve.metric.replace("_", " "))
+    _draw_points(times, curve, lambda point: point.milliseconds)
+    times.set(xlabel=f"milliseconds an example, median of {curve.rounds}")
+    work.legend(frameon=False, fontsize=9, loc="lower right")
+    save_figure(figure, picture)
+
+
+def _draw_points(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
+    points = sorted(curve.points, key=cost)
+    positions = {(cost(point), score): point for point in points if (score := point.scores[curve.metric]) is not None}
+    if positions:
+        axes.plot(*zip(*positions, strict=True), color=BLUE, marker="o", label="depth")
+    for position, point in positions.items():
+        axes.annotate(str(point.depth), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
+    if constant is not None:
+        axes.axhline(constant, color=GREY, linestyle="--", label="majority baseline")
+    axes.set_xlim(left=0)
+    style_axes(axes)

@@ -1,4 +1,4 @@
-"""Published sizes beside exact counts; size reports; measured throughput."""
+"""Published sizes beside exact counts; size reports."""
 
 import json
 from dataclasses import replace
@@ -7,15 +7,11 @@ from itertools import product
 import pytest
 import torch
 import transformers
-from tests.tiny import tiny_config
 
 from albert.cli.main import run
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
-from albert.paper import throughput
-from albert.paper.sizes import PUBLISHED_SIZES, differences, preset_of_shape
-from albert.paper.throughput import MIN_ROUNDS, measure_throughput
-from albert.runtime.errors import OutOfResources
+from albert.model.sizes import PUBLISHED_SIZES, differences, preset_of_shape
 
 CPU = torch.device("cpu")
 
@@ -67,7 +63,7 @@ def test_preset_of_shape_and_its_differences(base, changes, preset, differing):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reports and throughput
+# Reports
 
 
 def described(name, capsys):
@@ -97,28 +93,3 @@ def test_parameters_equal_transformers(name, capsys):
     with torch.device("meta"):
         model = transformers.AlbertModel(theirs)
     assert report["parameters"]["transformers"] == sum(p.numel() for p in model.parameters())
-
-
-def test_throughput_is_the_median_over_alternating_rounds(monkeypatch):
-    small = tiny_config(60, intermediate_size=32, max_position_embeddings=40, hidden_dropout_prob=0.1)
-    ran: list[str] = []
-
-    def passes(config: AlbertConfig, *_):
-        name = "a" if config is small else "b"
-        return {"inference": lambda: ran.append(f"{name} inference"), "training": lambda: None}
-
-    times = iter(range(1, 1000))
-    monkeypatch.setattr(throughput, "_passes", passes)
-    monkeypatch.setattr(throughput, "_seconds", lambda run, *_: (run(), float(next(times)))[1])
-    options = {"sequence_length": 16, "batch_size": 1, "device": CPU, "precision": "fp32", "seconds": 0}
-    results = measure_throughput({"a": small, "b": AlbertConfig(vocab_size=61)}, **options).results
-    assert [results[name].inference_seconds for name in "ab"] == [5.0, 7.0]  # of 1 5 9 and 3 7 11
-    assert [results[name].training_seconds for name in "ab"] == [6.0, 8.0]
-    assert ran == ["a inference", "b inference"] * (1 + MIN_ROUNDS)
-
-
-def test_too_large_models_are_refused_before_allocation(monkeypatch):
-    monkeypatch.setattr(throughput, "free_memory", lambda device: 10_000_000_000)
-    monkeypatch.setattr(throughput, "_passes", lambda *_: pytest.fail("was built"))
-    with pytest.raises(OutOfResources):
-        measure_throughput({"x": PRESETS["bert-xlarge"]}, sequence_length=512, device=CPU, precision="fp32")

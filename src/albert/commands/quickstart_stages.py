@@ -1,157 +1,35 @@
-"""The quickstart and its embedded sample: vocabulary, shards, pre-training, fine-tuning, answers, a report.
+"""The stages of the quickstart: text, vocabulary, shards, pre-training, fine-tuning, answers.
 
 A stage whose output exists is skipped, so an interrupted quickstart continues."""
 
-import gzip
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from rich.console import Console
 
+from albert.commands.sample import AUTHORS, labelled_passages, split_chapters, write_passages, write_text_corpus
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.inference.predictor import Predictor
-from albert.paper.curves import read_runs
 from albert.pretraining.recipe import RECIPES
 from albert.pretraining.run import PretrainingResult, pretrain
+from albert.report.curves import read_runs
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import Unavailable
-from albert.runtime.files import new_directory, write_text
+from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
-from albert.runtime.random_streams import stream
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.recipe import TaskRecipe
 from albert.text.corpus import read_corpus
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
-from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
-
-# --------------------------------------------------------------------------------------------------------------------
-# The embedded sample: prose by six authors for pre-training, and the task "who wrote this passage?" for fine-tuning.
-#
-# Both use the same split: chapters of development passages are held out of pre-training too, so that scores are on text
-# that no training has seen. Sources and licence: sample/SOURCE.md.
-
-AUTHORS = ("Arthur Conan Doyle", "Charles Darwin", "Charles Dickens", "Herman Melville", "Jane Austen", "Mark Twain")
-HELD_OUT_SHARE = 1 / 6  # of each author's characters, at least
-PASSAGE_WORDS = range(60, 101)
-TRAIN_PASSAGES_PER_AUTHOR = 500
-DEV_PASSAGES_PER_AUTHOR = 100
-Text = TypeVar("Text")
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A chapter or a story, with one paragraph per line."""
-
-    id: str
-    author: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Passage:
-    """Consecutive sentences of one chapter, and their author."""
-
-    text: str
-    author: str
-    chapter: str
-
-
-@dataclass(frozen=True)
-class Parts(Generic[Text]):
-    """Chapters or their passages; no chapter is in both parts."""
-
-    train: tuple[Text, ...]
-    dev: tuple[Text, ...]
-
-
-@cache
-def load_chapters() -> tuple[Chapter, ...]:
-    """All chapters of the sample, author by author and book by book."""
-    packed = (files("albert.paper") / "sample" / "prose.jsonl.gz").read_bytes()
-    return tuple(Chapter(**json.loads(line)) for line in gzip.decompress(packed).splitlines())
-
-
-@cache
-def split_chapters() -> Parts[Chapter]:
-    """Hold out random chapters of each author until they are a sixth of the text; always the same."""
-    held_out: set[str] = set()
-    for number, author in enumerate(AUTHORS):
-        chapters = [chapter for chapter in load_chapters() if chapter.author == author]
-        remaining = HELD_OUT_SHARE * sum(len(chapter.text) for chapter in chapters)
-        for index in stream("sample chapters", 0, number).permutation(len(chapters)):
-            if remaining <= 0:
-                break
-            held_out.add(chapters[index].id)
-            remaining -= len(chapters[index].text)
-    return Parts(
-        train=tuple(chapter for chapter in load_chapters() if chapter.id not in held_out),
-        dev=tuple(chapter for chapter in load_chapters() if chapter.id in held_out),
-    )
-
-
-@cache
-def labelled_passages() -> Parts[Passage]:
-    """The authorship task: 3,000 training and 600 development passages, balanced, authors alternating."""
-    split = split_chapters()
-    return Parts(_balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR), _balanced(split.dev, DEV_PASSAGES_PER_AUTHOR))
-
-
-def cut_passages(chapter: Chapter) -> list[Passage]:
-    """The chapter's passages of 60 to 100 words, in order: complete sentences, each in at most one passage.
-
-    A sentence that would make a passage too long begins the next one; the sentences before it are left out.
-    """
-    passages: list[Passage] = []
-    sentences = list[str]()
-    words = 0
-    for sentence in split_sentences(chapter.text):
-        length = len(sentence.split())
-        if words + length >= PASSAGE_WORDS.stop:
-            sentences = []
-            words = 0
-        sentences.append(sentence)
-        words += length
-        if words in PASSAGE_WORDS:
-            passages.append(Passage(" ".join(sentences), chapter.author, chapter.id))
-        if words >= PASSAGE_WORDS.start:
-            sentences = []
-            words = 0
-    return passages
-
-
-def write_text_corpus(path: Path, chapters: Sequence[Chapter]) -> None:
-    """Write chapters as a corpus: JSON lines, one document a line in its field ``text``."""
-    lines = (json.dumps({"id": chapter.id, "text": chapter.text}, ensure_ascii=False) for chapter in chapters)
-    write_text(path, "".join(line + "\n" for line in lines))
-
-
-def write_passages(path: Path, passages: Sequence[Passage]) -> None:
-    """Write passages as a task's file: JSON lines with the fields ``text`` and ``label`` (the author's name)."""
-    lines = (json.dumps({"text": row.text, "label": row.author}, ensure_ascii=False) for row in passages)
-    write_text(path, "".join(line + "\n" for line in lines))
-
-
-def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[Passage, ...]:
-    """``per_author`` passages of each author, spread evenly over the chapters."""
-    columns: list[list[Passage]] = []
-    for author in AUTHORS:
-        passages = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
-        columns.append([passages[i * len(passages) // per_author] for i in range(per_author)])
-    return tuple(passage for row in zip(*columns, strict=True) for passage in row)
-
 
 QUICKSTART = RECIPES["quickstart"]
 PIECES = QUICKSTART.model.vocab_size
@@ -187,7 +65,7 @@ class QuickstartReport:
     seconds: float
 
 
-def quickstart(directory: Path, console: Console) -> QuickstartReport:
+def run_stages(directory: Path, console: Console) -> QuickstartReport:
     """Run all stages below `directory`."""
     started = time.monotonic()
     corpus = directory / "text" / "corpus.jsonl"
@@ -229,7 +107,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 
 def _draw_curves(directory: Path, console: Console) -> Path | None:
     try:
-        from albert.paper.pictures import draw_runs
+        from albert.report.pictures import draw_runs
     except Unavailable as error:
         console.print(f"No picture of the curves: {error}", highlight=False)
         return None

@@ -5,8 +5,8 @@ import json
 import pytest
 from matplotlib.image import imread
 
-from albert.paper.curves import read_runs
-from albert.paper.pictures import draw_runs
+from albert.report.curves import read_runs
+from albert.report.pictures import draw_runs
 from albert.runtime.errors import DamagedData, MissingInput
 
 

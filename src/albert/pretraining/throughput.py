@@ -14,10 +14,9 @@ import torch
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.model.cost import count_training_memory
+from albert.model.cost import count_training_memory, masked_tokens_of
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe
-from albert.paper.sizes import masked_tokens_of
 from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
 from albert.pretraining.sampling import Sample
 from albert.runtime.devices import autocast, free_memory

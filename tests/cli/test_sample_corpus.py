@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from albert.paper import quickstart as sample
+from albert.commands import sample
 from albert.text.sentences import split_sentences
 
 
@@ -52,7 +52,7 @@ def test_too_long_sentences_are_left_out():
 
 
 def test_sources_page_lists_all_chapters(checkout):
-    page = (checkout / "src/albert/paper/sample/SOURCE.md").read_text(encoding="utf-8")
+    page = (checkout / "src/albert/commands/sample/SOURCE.md").read_text(encoding="utf-8")
     for chapter in sample.load_chapters():
         book, _, name = chapter.id.partition(":")
         assert f"standardebooks/{book}`" in page and f"`{name}`" in page
@@ -61,7 +61,7 @@ def test_sources_page_lists_all_chapters(checkout):
 
 def test_script_rebuilds_the_sample(shared, checkout, script, tmp_path):
     script("make_sample").main(shared / "data/corpus/books.jsonl.gz", tmp_path)
-    embedded = checkout / "src/albert/paper/sample"
+    embedded = checkout / "src/albert/commands/sample"
     assert (tmp_path / "SOURCE.md").read_bytes() == (embedded / "SOURCE.md").read_bytes()
     # The compressed bytes depend on the build of zlib; the text they hold does not.
     rebuilt, stored = (gzip.decompress((folder / "prose.jsonl.gz").read_bytes()) for folder in (tmp_path, embedded))

@@ -1,6 +1,6 @@
 """Reports on architectures: sizes beside published ones, two of them side by side, memory of a step.
 
-The figures are computed by formulas, without building a model. `albert.paper.throughput` measures speed."""
+The figures are computed by formulas, without building a model. `albert.pretraining.throughput` measures speed."""
 
 import tomllib
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from albert.model.cost import (
     count_parameters,
     count_training_memory,
     largest_batch,
+    masked_tokens_of,
     pretraining_flops,
 )
-from albert.pretraining.masking import MaskingRecipe
 from albert.runtime.environment import Precision
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class PublishedSize:
         return {name: getattr(self, name) for name in ("stated", "where", "exact", "reason")}
 
 
-_PUBLISHED = tomllib.loads((files("albert.paper") / "published_sizes.toml").read_text(encoding="utf-8"))
+_PUBLISHED = tomllib.loads((files("albert.model") / "published_sizes.toml").read_text(encoding="utf-8"))
 PUBLISHED_SIZES: dict[str, list[PublishedSize]] = {}
 """Published sizes by preset."""
 for _size in _PUBLISHED["size"]:
@@ -191,11 +191,6 @@ def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The plan of a training step on a device: memory by parts, work, and the largest micro-batch that fits.
-
-
-def masked_tokens_of(length: int) -> int:
-    """15 % of a sequence, at least one token."""
-    return max(1, round(MaskingRecipe().share * length))
 
 
 def memory_plan(

@@ -13,16 +13,14 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def shortened(monkeypatch):
+    from albert.commands import quickstart_stages as module
     from albert.optim.recipe import ScheduleRecipe
-    from albert.paper import quickstart as module
 
     short = replace(module.QUICKSTART, schedule=ScheduleRecipe(total_steps=4, warmup_steps=1), evaluation_sequences=20)
     passages = module.labelled_passages()
     fewer = replace(passages, train=passages.train[:48], dev=passages.dev[:24])
     monkeypatch.setattr(module, "QUICKSTART", short)
     monkeypatch.setattr(module, "labelled_passages", lambda: fewer)
-    chapters = module.load_chapters()[::4]
-    monkeypatch.setattr(module, "load_chapters", lambda: chapters)
     monkeypatch.setattr(module, "AUTHORSHIP", replace(module.AUTHORSHIP, epochs=1.0))
     return module
 
@@ -32,7 +30,7 @@ def test_quickstart_runs_and_resumes(shortened, tmp_path):
     directory = tmp_path / "quickstart"
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
         console = Console(file=screen, width=120)
-        first = shortened.quickstart(directory, console)
+        first = shortened.run_stages(directory, console)
         show_report(first, console)
     shown = (tmp_path / "shown.txt").read_text(encoding="utf-8")
     for stage in ("1/6", "2/6", "3/6", "4/6", "5/6", "6/6"):
@@ -50,7 +48,7 @@ def test_quickstart_runs_and_resumes(shortened, tmp_path):
         assert command in shown
 
     before = (first.pretraining.model / "model.safetensors").stat().st_mtime_ns
-    again = shortened.quickstart(directory, Console(quiet=True))
+    again = shortened.run_stages(directory, Console(quiet=True))
     assert (again.pretraining.model / "model.safetensors").stat().st_mtime_ns == before
     assert dict(again.answers) == dict(first.answers)
     assert dict(again.pretraining.evaluation) == dict(first.pretraining.evaluation)

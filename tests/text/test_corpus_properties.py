@@ -89,7 +89,7 @@ def test_blocks_between_blank_lines_and_lines_are_documents(reader, blocks, end,
     assert [line.removesuffix("\n").removesuffix("\r") for line in lines] == [line for b in blocks for line in b]
 
 
-@given(rows=st.lists(st.text(alphabet="ab é\"',\ufeff", min_size=1).filter(str.strip), max_size=5))
+@given(rows=st.lists(st.text(alphabet="ab é',\ufeff", min_size=1).filter(str.strip), max_size=5))
 def test_field_of_tsv_is_read_literally(reader, rows):
     data = "".join(f"{number}\t{row}\r\n" for number, row in enumerate(rows))
     assert reader("a.tsv", f"number\ttext\n{data}".encode())[0] == rows

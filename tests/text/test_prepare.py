@@ -2,6 +2,8 @@
 
 import csv
 import errno
+import gzip
+import io
 import json
 import multiprocessing
 import os
@@ -15,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 import sentencepiece
 from hypothesis import given
@@ -512,3 +515,55 @@ def test_text_that_the_tokenizer_does_not_know_is_warned_of(tokenizer_directory,
         command = ["prepare", str(tmp_path / f"{name}.txt"), "--tokenizer", str(tokenizer_directory)]
         assert run([*command, "--output", output, "--workers", "1"]) == 0
         assert capsys.readouterr().out.count("are unknown to the tokenizer") == expected
+
+
+def table(rows, delimiter, encoding="utf-8", before=""):
+    lines = io.StringIO(newline="")
+    csv.writer(lines, delimiter=delimiter).writerows(rows)
+    return (before + lines.getvalue()).encode(encoding)
+
+
+def test_a_table_is_read_as_finetune_reads_it(tokenizer_directory, tmp_path, capsys):
+    texts = [f'The "old" ship, number {n}; it was déjà vu.\nIt sailed home' for n in range(40)]
+    rows = [("id", "text"), *enumerate(texts)]
+    objects = [{"id": n, "text": text} for n, text in enumerate(texts)]
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    for row in rows:
+        book.active.append(row)
+    sheet = io.BytesIO()
+    book.save(sheet)
+    files = {
+        "comma.csv": (table(rows, ","), None),
+        "semicolon.csv": (table(rows, ";"), "1 file: columns are separated by ';'"),
+        "tab.csv": (table(rows, "\t"), "1 file: columns are separated by a tab"),
+        "semicolon.tsv": (table(rows, ";"), "1 file: columns are separated by ';'"),
+        "quotes.tsv": (table(rows, "\t"), None),
+        "excel.csv": (table(rows, ";", before="sep=;\r\n"), "1 file: the first line says that ';' separates"),
+        "windows.csv": (table(rows, ",", "cp1252"), "1 file: the text is not UTF-8: read as cp1252, such as 'déjà'"),
+        "utf16.csv": (table(rows, ",", "utf-16"), "1 file: the text is UTF-16"),
+        "packed.csv.gz": (gzip.compress(table(rows, ";")), "1 file: columns are separated by ';'"),
+        "list.json": (json.dumps(objects).encode(), None),
+        "sheet.xlsx": (sheet.getvalue(), None),
+    }
+    command = ["prepare", "--tokenizer", str(tokenizer_directory), "--workers", "1"]
+    tokens = {}
+    for name, (data, note) in files.items():
+        (tmp_path / name).write_bytes(data)
+        capsys.readouterr()
+        output = tmp_path / name.replace(".", "-")
+        assert run([*command, str(tmp_path / name), "--output", str(output)]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert not re.search("--(encoding|format|delimiter|columns)", said) and "1 file in" in said
+        assert note is None or note in said
+        tokens[name] = [path.read_bytes() for path in sorted(output.rglob("*.bin"))]
+    assert tokens["comma.csv"] and all(each == tokens["comma.csv"] for each in tokens.values())
+
+
+def test_a_table_that_prepare_cannot_read_names_what_to_write(tokenizer_directory, tmp_path, refused):
+    (tmp_path / "two.csv").write_text("a,b;text\n1,2;x\n3,4;y\n")
+    (tmp_path / "bad.csv").write_bytes(b"text,n\n" + "é,1\n".encode() * 9 + b"\xff\xfe \xff,1\n")
+    for name, code in (("two.csv", 2), ("bad.csv", 65)):
+        command = ["prepare", tmp_path / name, "--tokenizer", tokenizer_directory, "--output", tmp_path / "o"]
+        said = refused(command, code, name)
+        assert "save it in UTF-8 with commas, or as JSON lines" in said and "--" not in said

@@ -12,6 +12,7 @@ from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import bold_prefix, next_line, open_console, print_lines, table
 from albert.runtime.errors import UsageError
+from albert.runtime.words import counted
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, PreparationSettings, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 from albert.text.wrapping import Wrapped
@@ -38,7 +39,7 @@ class TextOptions:
     language: str = "en"
     """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8
-    """For text that is not UTF-8: stop with an error, or skip the document."""
+    """For text in .txt, JSON lines and Parquet that is not UTF-8: stop with an error, or skip the document."""
 
     def __post_init__(self) -> None:
         if self.sentences_as_lines and self.wrapped == "yes":
@@ -90,8 +91,8 @@ def prepare(
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
 
     Args:
-        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, packed as .gz, .bz2, .xz or .zst; a
-            folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
+        corpus: Files, folders or patterns: .txt, .jsonl, .json, .csv, .tsv, .xlsx, .parquet, packed as .gz, .bz2, .xz
+            or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
         tokenizer: A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one.
         output: The directory to create.
         held_out: Share of the documents held out for evaluation, selected by a hash of their text: at least one, or the
@@ -193,7 +194,7 @@ def show_prepared(result: PrepareResult) -> None:
     report = result.report
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
-    lines = [f"{report.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
+    lines = [f"{counted(report.files, 'files')} in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
     lines += result.remarks()
     if report.shards_found:
         lines.append(f"{report.shards_found:,} shards were finished before")

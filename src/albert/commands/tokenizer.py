@@ -49,8 +49,8 @@ def train(
     Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
 
     Args:
-        corpus: Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, packed as .gz, .bz2, .xz or .zst; a
-            folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
+        corpus: Files, folders or patterns: .txt, .jsonl, .json, .csv, .tsv, .xlsx, .parquet, packed as .gz, .bz2, .xz
+            or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
         output: The directory to create.
         vocab_size: Number of pieces, including the five special ones.
         lower_case: Lower-case letters, as the released models do.

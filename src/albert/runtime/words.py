@@ -4,4 +4,7 @@
 def counted(count: int, what: str) -> str:
     """A count and what is counted, whose first word is in the plural: `1 sentence dropped`, `2 sentences dropped`."""
     first, blank, rest = what.partition(" ")
-    return f"{count:,} {first.removesuffix('s') if count == 1 else first}{blank}{rest}"
+    if count == 1:
+        colon = ":" if first.endswith(":") else ""
+        first = first.removesuffix(colon).removesuffix("s") + colon
+    return f"{count:,} {first}{blank}{rest}"

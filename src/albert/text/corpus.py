@@ -42,8 +42,9 @@ class Format:
 FORMATS: dict[Kind, Format] = {
     "text": Format((".txt",), "albert.text.readers:read_plain_text"),
     "JSON lines": Format((".jsonl", ".ndjson", ".json"), "albert.text.readers:read_json_lines"),
-    "CSV": Format((".csv",), "albert.text.readers:read_delimited"),
-    "TSV": Format((".tsv",), "albert.text.readers:read_delimited"),
+    "CSV": Format((".csv",), "albert.text.readers:read_rows"),
+    "TSV": Format((".tsv", ".tab"), "albert.text.readers:read_rows"),
+    "Excel": Format((".xlsx", ".xlsm", ".xls", ".ods"), "albert.text.readers:read_rows", "excel", compressible=False),
     "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", compressible=False),
     "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
     "Hub dataset": Format((), "albert.text.arrow_files:read_hub_dataset", "data"),
@@ -65,8 +66,8 @@ def endings() -> str:
 
 def describe_endings() -> str:
     """Return all endings with the compressions, for error messages."""
-    plain = " ".join(end for format_ in FORMATS.values() if not format_.compressible for end in format_.endings)
-    return f"{endings()} (each but {plain} also with {' '.join(COMPRESSIONS)})"
+    packable = " ".join(end for format_ in FORMATS.values() if format_.compressible for end in format_.endings)
+    return f"{endings()} ({packable} also with {' '.join(COMPRESSIONS)})"
 
 
 def _ending(name: str) -> str:

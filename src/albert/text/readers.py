@@ -7,15 +7,17 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from io import BufferedIOBase
 from itertools import chain
 from typing import Any, Literal
 
 from albert.runtime.environment import lazy_import
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.words import counted
-from albert.tables.files import Advance, InputFile, open_input_file
+from albert.tables.fields import text_of
+from albert.tables.files import Advance, InputFile, check_unchanged, open_input_file
 from albert.tables.records import (
     AFTER_LONE_RETURN,
     BYTE_ORDER_MARK,
@@ -24,8 +26,9 @@ from albert.tables.records import (
     json_object,
     numbered_lines,
     suggest_name,
-    table_rows,
 )
+from albert.tables.rows import open_table, records_of
+from albert.tables.table_file import Layout
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import replace_surrogates
 from albert.text.wrapping import LineCounts
@@ -422,31 +425,69 @@ def _is_json_lines(beginning: bytes, file: InputFile, report: CorpusReport) -> b
     return _JSON_LINE.match(beginning) is not None
 
 
-# ---- Tables and JSON lines: every row after the header, and every line, is a document ------------------------------
+# ---- Tables and JSON lines: every row, and every line, is a document ------------------------------
 
 
-def read_delimited(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a CSV or TSV file (see `Reader`)."""
-    with open_input_file(file) as (content, raw):
-        column = None
-        for line, fields in table_rows(file, content, file.path, reading.max_record_bytes):
-            where = f"{file.path}:{line}"
-            if column is None:  # the header
-                names = [decode(fields[0], file.path, Reading(), report, 0)]
-                names += [decode(name, where, Reading(), report) for name in fields[1:]]
-                check_column(where, names, reading.text_field)
-                column = names.index(reading.text_field)
+def read_rows(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
+    """Read a table as `albert finetune` does: CSV, TSV, Excel, or a list in JSON (see `Reader`).
+
+    Separator, quotes and encoding are recognised and noted in the report.
+    """
+    name = reading.text_field
+    with _remedies_without_options():
+        table = open_table(file.path, Layout(has_task=True))
+        check_unchanged(file, table.file.size, table.file.modified)
+        for note in table.notes:
+            if note != table.doubt:
+                report.noted[f"files: {_OPTIONS_IN_BRACKETS.sub('', note)}"] += 1
+        if table.names:
+            header = f"{file.path}:{table.preamble + 1}"
+            if table.doubt is not None and name not in table.names:
+                why = f"has no column {name!r}, and its first row looks like a row"
+                raise DamagedData(header, why, "write the names of the columns on its first line")
+            check_column(header, table.names, name)
+        for record in records_of(table, reached):
+            if name not in record.fields:
+                raise DamagedData(record.where, f"has no field {name!r}", suggest_name(name, record.fields))
+            value = record.fields[name]
+            if value is None:
+                report.drop(NULL, 0)
                 continue
-            yield decode(fields[column], where, reading, report)
-            reached(raw.tell())
+            text = text_of(value) if table.format == "xlsx" else value
+            if not isinstance(text, str):
+                raise DamagedData(record.where, f"field {name!r} is {type(value).__name__}, text is expected")
+            if "\0" not in text:
+                yield text
+            elif reading.bad_utf8 == "skip":
+                report.drop(NOT_UTF8, utf8_length(text))
+            else:
+                remedy = "remove it, or drop such documents: --bad-utf8 skip"
+                raise DamagedData(record.where, "is not text: it has a NUL byte", remedy)
+
+
+_OPTIONS_IN_BRACKETS = re.compile(r" \(--[^)]*\)")
+"""What `albert finetune` has for a file that is recognised wrongly, and `albert prepare` has not."""
+
+
+@contextmanager
+def _remedies_without_options() -> Iterator[None]:
+    """Name another remedy where a table is refused with options that only commands on tables have."""
+    try:
+        yield
+    except (UsageError, DamagedData) as error:
+        options = re.findall(r"--[a-z-]+", error.remedy or "")
+        if not options or set(options) <= {"--text-field", "--bad-utf8"}:
+            raise
+        raise type(error)(error.subject, error.why, "save it in UTF-8 with commas, or as JSON lines") from error
 
 
 def read_json_lines(file: InputFile, reading: Reading, report: CorpusReport, reached: Advance) -> RawDocuments:
-    """Read a file of JSON lines (see `Reader`)."""
+    """Read a file of JSON lines, or a list in JSON (see `Reader`)."""
     limit = reading.max_record_bytes
     name = reading.text_field
     with open_input_file(file) as (content, raw):
-        for number, line in numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
+        is_list = _beginning(content).startswith(b"[")
+        for number, line in () if is_list else numbered_lines(content, file.path, limit, JSON_LINES_REMEDY):
             where = f"{file.path}:{number}"
             text = decode(line, where, reading, report, 0 if number == 1 else None)
             if text is None or not text or text.isspace():
@@ -465,3 +506,5 @@ def read_json_lines(file: InputFile, reading: Reading, report: CorpusReport, rea
                 report.noted[REPAIRED] += sum(a != b for a, b in zip(value, repaired, strict=True))
             yield repaired
             reached(raw.tell())
+    if is_list:
+        yield from read_rows(file, reading, report, reached)

@@ -396,6 +396,26 @@ def teacher(side: Side) -> Outputs:
     return weights(finetune(side, "reviews", "--teacher", taught))
 
 
+def sweeps(side: Side) -> Outputs:
+    """Runs that differ in their seed, their fold or their rate; in the base they were options of `finetune`."""
+    command = "finetune" if side.is_base else "sweep"
+    rows = ("--train", side.material / "reviews-train.csv", "--model", side.model, *SHORT)
+    variants: dict[str, tuple[object, ...]] = {
+        "seeds": ("--seeds", 2),
+        "folds": ("--folds", 2),
+        "rates": ("--try" if side.is_base else "--rates", 1e-3, 2e-3),
+    }
+    outputs: Outputs = {}
+    for name, words in variants.items():
+        side.albert(command, *rows, "--output", name, *words)
+        for run in sorted((side.folder / name).glob("*-*/model")):
+            found = weights(run)
+            outputs |= {f"{name}, {run.parent.name}: {tensor}": value for tensor, value in found.items()}
+        summary = json.loads((side.folder / name / "summary.json").read_text(encoding="utf-8"))
+        outputs[f"{name}: scores"] = [run["scores"] for run in summary["runs"]]
+    return outputs
+
+
 def other_starts(side: Side) -> Outputs:
     """Random weights, other depths, a kept head, balanced classes, a vector for each text."""
     outputs: Outputs = {}
@@ -674,6 +694,7 @@ CASES: dict[str, Callable[[Side], Outputs]] = {
     "frozen": frozen,
     "teacher": teacher,
     "other starts": other_starts,
+    "sweeps": sweeps,
     "vectors": vectors,
     "declared task": declared_task,
     "formats": formats,

@@ -64,6 +64,7 @@ SHORTER = {
         "--model.intermediate-size 128"
     ),
     "finetune": ["--steps", "3", "--max-length", "48"],
+    "sweep": ["--steps", "3", "--max-length", "48"],
     "evaluate": [],
     "quantize": [],
     "export": [],

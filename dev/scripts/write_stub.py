@@ -9,7 +9,7 @@ from pathlib import Path
 import albert
 
 PLACE = Path(__file__).parents[2] / "src" / "albert" / "__init__.pyi"
-FUNCTIONS = ("prepare", "pretrain", "finetune", "finetune_vectors", "evaluate", "push")
+FUNCTIONS = ("prepare", "pretrain", "finetune", "finetune_vectors", "sweep", "evaluate", "push")
 HEAD = '''\
 # Written by dev/scripts/write_stub.py from the options of the commands: change those, and run it again.
 import os

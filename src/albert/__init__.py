@@ -1,9 +1,9 @@
 """ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder.
 
-`albert.tokenizer.train`, `prepare`, `pretrain`, `finetune`, `finetune_vectors`, `evaluate` and `push` do what the
-commands of these names do, with the same keywords, defaults and files. `albert.load` opens a trained model to be asked.
-For a training loop of one's own there are `albert.open_model` and `albert.pack`; `albert.AlbertEmbedding` is a step of
-a scikit-learn pipeline. Each is loaded when it is first used.
+`albert.tokenizer.train`, `prepare`, `pretrain`, `finetune`, `finetune_vectors`, `sweep`, `evaluate` and `push` do what
+the commands of these names do, with the same keywords, defaults and files. `albert.load` opens a trained model to be
+asked. For a training loop of one's own there are `albert.open_model` and `albert.pack`; `albert.AlbertEmbedding` is a
+step of a scikit-learn pipeline. Each is loaded when it is first used.
 """
 
 import importlib
@@ -26,6 +26,7 @@ _LATE = {
     "pretrain": "albert.commands.functions",
     "finetune": "albert.commands.functions",
     "finetune_vectors": "albert.commands.functions",
+    "sweep": "albert.commands.functions",
     "evaluate": "albert.commands.functions",
     "push": "albert.commands.functions",
     "load": "albert.api.models",

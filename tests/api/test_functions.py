@@ -24,11 +24,13 @@ from albert.commands.finetune import finetune
 from albert.commands.prepare import prepare
 from albert.commands.pretrain import pretrain, pretrain_main
 from albert.commands.push import push
+from albert.commands.sweep import sweep
 from albert.commands.tokenizer import train
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
     "finetune": (albert.finetune, shape_of(finetune)),
+    "sweep": (albert.sweep, shape_of(sweep)),
     "evaluate": (albert.evaluate, shape_of(evaluate)),
     "prepare": (albert.prepare, shape_of(prepare)),
     "pretrain": (albert.pretrain, pretrain_main.shape),
@@ -60,8 +62,6 @@ def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
     signature = inspect.signature(function).parameters
     typed = {option.names[-1][2:].split(".")[0].replace("-", "_") for option in options_of(shape)}
     more = {"recipe"} if name in ("pretrain", "finetune") else set()  # a file
-    if name == "finetune":  # `try` is a word of Python
-        typed = typed - {"try"} | {"try_rates"}
     assert set(signature) - more == typed - PRINTING.get(name, set())
     fields = {field.name: field for field in dataclasses.fields(shape)}
     for parameter in signature.values():
@@ -78,7 +78,7 @@ def test_the_stub_file_is_up_to_date():
 
 def test_dir_lists_the_public_names():
     public = ["AlbertEmbedding", "AlbertError", "evaluate", "finetune", "finetune_vectors", "load", "open_model"]
-    assert dir(albert) == sorted([*public, "pack", "prepare", "pretrain", "push", "tokenizer", "__version__"])
+    assert dir(albert) == sorted([*public, "pack", "prepare", "pretrain", "push", "sweep", "tokenizer", "__version__"])
     assert sorted(albert.__all__) == sorted(set(dir(albert)) - {"__version__"})
     help_text = inspect.getdoc(albert.finetune)
     assert help_text is not None
@@ -108,7 +108,7 @@ def test_functions_and_commands_write_the_same_bytes(reviews, tmp_path, monkeypa
         (["prepare", str(text)], albert.prepare, [text], corpus),
         (["pretrain", "quickstart"], albert.pretrain, "quickstart", recipe),
         (["finetune"], albert.finetune, None, tuned),
-        (["finetune"], albert.finetune, None, seeds),
+        (["sweep"], albert.sweep, None, seeds),
         (["evaluate"], albert.evaluate, None, scored),
     ]
     for door in ("command", "python"):

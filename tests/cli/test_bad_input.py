@@ -310,7 +310,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     TUNED.replace("train.csv", "t.xlsx"): [("", 65, "t.xlsx", {"t.xlsx": "PK"})],
     "finetune": [
-        ("glue --model {pretrained} --output {here}/out", 2, "--data"),
+        ("glue --model {pretrained} --output {here}/out", 2, "finetune glue albert sweep glue"),
         ("sst-3 --model {pretrained} --data {here} --output out", 2, "sst-3 sst-2"),
         ("--model {pretrained} --output {here}/out", 2, "task"),
         (FINETUNE.removeprefix("finetune ") + " --model {here}/none", 66, "{here}/none", TABLE),
@@ -357,9 +357,17 @@ CASES: dict[str, list[tuple]] = {
     ],
     GLUE: [
         ("", 66, "{here} SST-2/train.tsv"),
+        ("--span-head joint", 2, "--span-head"),
+    ],
+    GLUE.replace("finetune", "sweep"): [
+        ("", 2, "albert sweep --seeds --folds --rates"),
         ("--seeds 0", 78, "seeds 0"),
         ("--seeds 2", 73, "{here}/out", {"out/recipe.json": "{}"}),
-        ("--span-head joint", 2, "--span-head"),
+        ("--seeds 2 --folds 2", 2, "--folds --seeds"),
+    ],
+    "sweep": [
+        ("glue --model {pretrained} --output {here}/out", 2, "--data"),
+        ("sst-2 --model m --seeds 2", 2, "--output"),
     ],
     TASK_FILE: [
         ("", 78, "ask.json txt text", task_file(txt="review")),

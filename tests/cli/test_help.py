@@ -22,6 +22,7 @@ COMMANDS = {
     "pretrain": "albert pretrain RECIPE [OPTIONS] --data PATH... --output PATH",
     "pretrain base": "albert pretrain base",
     "finetune": "[OPTIONS] [TASK] --model MODEL",
+    "sweep": "[OPTIONS] [TASK] --model MODEL --output PATH",
     "evaluate": "[OPTIONS] [TASK] --model MODEL...",
     "predict": "[OPTIONS] MODEL",
     "serve": "[OPTIONS] MODEL",

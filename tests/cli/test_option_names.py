@@ -37,12 +37,16 @@ def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
 @pytest.mark.parametrize(
     ("command", "words", "expected"),
     [
-        ("finetune", "sst-2 --model m --bf16", {"precision": "bf16"}),
+        ("finetune", "sst-2 --model m --bf16", {"training.precision": "bf16"}),
         ("finetune", "--task-name sst-2 --model m", {"task": "sst-2"}),
-        ("finetune", "--task sst-2 --model m --load-best-model-at-end", {"task": "sst-2", "select": "best"}),
+        ("finetune", "--task sst-2 --model m --load-best-model-at-end", {"task": "sst-2", "training.select": "best"}),
         ("finetune", "--train-file a --validation-file b --model m", {"train": Path("a"), "dev": Path("b")}),
-        ("finetune", "sst-2 --model m --eval-steps 7 --save-steps 8", {"evaluate_every": 7, "checkpoint_every": 8}),
-        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"changes.stride": 9, "device": "cpu"}),
+        (
+            "finetune",
+            "sst-2 --model m --eval-steps 7 --save-steps 8",
+            {"training.evaluate_every": 7, "training.checkpoint_every": 8},
+        ),
+        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"changes.stride": 9, "training.device": "cpu"}),
         ("evaluate", "--task sst-2 --model a b --depth 3", {"task": "sst-2", "model": ("a", "b")}),
         ("predict", "m --input a.csv --text review", {"text": "review"}),
         ("predict", "--input a.csv --model m", {"model": "m"}),

@@ -51,7 +51,7 @@ def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, cap
 
 def test_several_seeds(command, data, tmp_path, capsys):
     options = ["--seeds", "2", "--select", "best", "--evaluate-every", "2"]
-    assert run(command("sts-b", data / "score", "runs", *options)) == 0
+    assert run(["sweep", *command("sts-b", data / "score", "runs", *options)[1:]]) == 0
     out = capsys.readouterr().out
     assert "selection: the best of 2 evaluations by pearson on the development set" in out
     assert ["score", "seed-0", "seed-1"] in [line.split() for line in out.splitlines()]
@@ -103,7 +103,7 @@ def test_own_files(regression, pretrained, tmp_path):
 
 
 SST2_RUN = "finetune sst-2 --model MODEL --data DATA --output OUT"
-GLUE_RUN = "finetune glue --model MODEL --data EMPTY --output OUT"
+GLUE_RUN = "sweep glue --model MODEL --data EMPTY --output OUT"
 TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --output OUT"
 
 
@@ -139,11 +139,24 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: requires --teacher"),
         (f"{SST2_RUN} --freeze-encoder --encoder-dropout 0.1", (2,), "has no effect with --freeze-encoder"),
         # Benchmarks.
-        ("finetune glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
+        (
+            "finetune glue --model MODEL --output OUT",
+            (2,),
+            "finetune glue: names a whole benchmark, not one of its tasks",
+        ),
+        (
+            "finetune GLUE --model MODEL --data DATA",
+            (2,),
+            "albert sweep glue ..., with the same options, trains on each",
+        ),
+        ("sweep glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
         (GLUE_RUN, (66,), "has no task of glue with training and development files"),
         (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
         (f"{GLUE_RUN} --held-out 0.2", (2,), "--held-out: requires a single task"),
         (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
+        (f"{GLUE_RUN} --seeds 0", (78,), "seeds: are 0, at least 1 is needed"),
+        (f"{GLUE_RUN} --folds 2", (2,), "--folds: requires a single task"),
+        (f"{GLUE_RUN} --rates 1e-4 2e-4", (2,), "--rates: requires a single task"),
         # Contrastive learning.
         (f"{TEXT_PAIRS} --pair reply", (65,), "has no column 'reply'"),
         (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),

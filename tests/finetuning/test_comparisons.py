@@ -12,6 +12,7 @@ from tests.tiny import short_task
 
 import albert
 from albert.cli.main import run
+from albert.finetuning import several
 from albert.finetuning.comparisons import folds_of
 from albert.finetuning.data import balanced_weights
 from albert.finetuning.evaluation import MAJORITY, advice
@@ -19,7 +20,7 @@ from albert.finetuning.options import evaluation_interval, plan_learning, reques
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import evaluations_without_gain
-from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
+from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.custom import read_task
 from albert.tasks.examples import IGNORE_INDEX
@@ -177,9 +178,9 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
 ):
     monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     output = tmp_path / "run"
-    command = ["finetune", "--train", str(table), "--text", "text", "--label", "label", "--model", str(pretrained)]
+    command = ["sweep", "--train", str(table), "--text", "text", "--label", "label", "--model", str(pretrained)]
     command += ["--output", str(output), "--test", str(table), "--steps", "2", "--batch-size", "8", "--device", "cpu"]
-    assert run([*command, "--try", "1e-9", "1e-3"]) == 0
+    assert run([*command, "--rates", "1e-9", "1e-3"]) == 0
     shown = capsys.readouterr().out
     assert "rate 1e-09" in shown and "accuracy/test" in shown
     assert "TF-IDF" in shown
@@ -205,20 +206,8 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
     assert albert.load(output).name.endswith(f"{directories[summary['chosen']]}/model")
 
 
-@pytest.mark.parametrize("option", ["--try", "--try-rates"])
-def test_try_is_the_name_of_the_option_and_try_rates_of_the_keyword(option, table, pretrained, tmp_path, capsys):
-    command = ["finetune", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
-    assert run([*command, option, "1e-4", "2e-4", "--folds", "2"]) == 2
-    error = capsys.readouterr().err
-    assert "--try:" in error and "--try-rates" not in error
-    assert run([*command, option, "1e-4", "2e-4", "--print-recipe"]) == 0
-    assert "try_rates = [0.0001, 0.0002]" in capsys.readouterr().out
-    with refusal(UsageError, "try_rates"):
-        albert.finetune(train=table, model=pretrained, output=tmp_path / "run", try_rates=[1e-4, 2e-4], folds=2)
-
-
 def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp_path):
-    result = albert.finetune(
+    result = albert.sweep(
         train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", folds=3, steps=1,
         learning_rate=1e-9, solve_head=False, device="cpu",
     )  # fmt: skip
@@ -253,15 +242,97 @@ def test_rows_with_the_same_text_are_in_one_fold_and_classes_are_even(table):
 
 
 @pytest.mark.parametrize(
-    "keywords",
-    [{"folds": 2, "seeds": 2}, {"folds": 2, "try_rates": [1e-4, 2e-4]}, {"folds": 2, "dev": "rows"}],
+    ("runs", "diverged", "others"),
+    [
+        (["--rates", "1e-4", "2e-4"], "rate-0.0001", "chosen: rate 0.0002"),
+        (["--rates", "1e-4", "2e-4"], "rate-0.0002", "chosen: rate 0.0001"),
+        (["--folds", "2"], "fold-1", "accuracy undefined"),
+        (["--folds", "2"], "fold-2", "accuracy undefined"),
+    ],
 )
-def test_comparisons_are_not_combined(keywords, table, pretrained, tmp_path):
+def test_a_run_that_diverges_is_named_beside_the_others(
+    runs, diverged, others, table, pretrained, tmp_path, capsys, monkeypatch
+):
+    def finetune_or_diverge(task, start, data, output, *more):
+        if output.name == diverged:
+            raise Diverged("step 3", "the loss is nan")
+        return finetune(task, start, data, output, *more)
+
+    monkeypatch.setattr(several, "finetune", finetune_or_diverge)
+    command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
+    assert run([*command, *runs, "--steps", "1", "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{diverged.replace('-', ' ')}: diverged: the loss is nan" in shown
+    assert others in shown
+
+
+def test_runs_are_removed_only_for_a_sweep_that_is_possible(table, pretrained, tmp_path, capsys):
+    command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
+    command += ["--steps", "1", "--device", "cpu"]
+    assert run([*command, "--seeds", "1"]) == 0
+    for impossible in (["--seeds", "0"], ["--folds", "1000"], ["--rates", "1e-4"], ["--rates", "1e-4", "-1"]):
+        assert run([*command, "--replace", *impossible]) == 78
+        assert (tmp_path / "run/seed-0/results.json").exists()
+    assert run([*command, "--folds", "2"]) == 73
+    assert "--replace" in capsys.readouterr().err
+    assert run([*command, "--folds", "2", "--replace"]) == 0
+    assert not (tmp_path / "run/seed-0").exists()
+
+
+SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OUT"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (SWEEP, "albert sweep: does not say how the runs differ; give one of --seeds 5"),
+        (f"{SWEEP} --seeds 2 --folds 2", "--folds: cannot be combined with --seeds; give one of them"),
+        (f"{SWEEP} --rates 1e-4 2e-4 --folds 2", "--rates: cannot be combined with --folds"),
+        (f"{SWEEP} --seeds 2 --rates 1e-4 2e-4", "--rates: cannot be combined with --seeds"),
+        (f"{SWEEP} --folds 2 --dev TABLE", "--dev: cannot be combined with --folds, each fold is a development set"),
+        (f"{SWEEP} --folds 2 --held-out 0.2", "--held-out: cannot be combined with --folds"),
+        (f"{SWEEP} --rates 1e-4 2e-4 --learning-rate 1e-3", "--learning-rate: cannot be combined with --rates"),
+        (f"{SWEEP} --rates 1e-4", "rates: are fewer than two different ones; such as --rates 1e-4 2.5e-4"),
+        (f"{SWEEP} --rates", "rates: are fewer than two different ones"),
+        (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1.0"),
+        (f"{SWEEP} --rates 1e-4 2e-4 --frozen", "--rates: has no effect with --frozen"),
+        (f"{SWEEP} --folds 1", "folds: are 1, from 2 to"),
+        (f"{SWEEP} --seeds 0", "seeds: are 0, at least 1 is needed"),
+        (f"{SWEEP} --seeds many", "'many' is not a whole number"),
+        (f"{SWEEP} --try 1e-4 2e-4", "albert sweep: --try: unknown option"),
+        (f"{SWEEP} --seeds 2 --statistics-only", "--statistics-only: unknown option"),
+        ("sweep --train TABLE --model MODEL --seeds 2", "--output: is missing; it is the directory of the runs"),
+        ("sweep --model MODEL --output OUT --seeds 2", "albert sweep: no task"),
+        ("sweep sst-2 --model MODEL --data DATA --output OUT --folds 2", "--folds: requires your own tables"),
+        ("sweep sst-2 --model MODEL --data DATA --output OUT --rates 1 2", "--rates: requires your own tables"),
+        ("sweep sst3 --model MODEL --data DATA --output OUT --seeds 2", "did you mean 'sst-2'"),
+        (SWEEP.replace("sweep", "finetune") + " --seeds 2", "albert finetune: --seeds: unknown option"),
+        (SWEEP.replace("sweep", "finetune") + " --try 1e-4 2e-4", "albert finetune: --try: unknown option"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_in_one_line(command, message, table, pretrained, tmp_path, capsys):
+    paths = {"TABLE": table, "MODEL": pretrained, "DATA": tmp_path, "OUT": tmp_path / "run"}
+    assert run([str(paths.get(word, word)) for word in command.split()]) in (2, 78)
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error and error.startswith("albert: error: ")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "subject", "message"),
+    [
+        ({}, "albert.sweep", "give one of seeds 5"),
+        ({"seeds": 2, "folds": 2}, "folds", "cannot be combined with seeds"),
+        ({"folds": 2, "dev": "rows"}, "dev", "cannot be combined with folds"),
+        ({"rates": [1e-4]}, "rates", "fewer than two different ones"),
+        ({"rates": 1e-4}, "rates", "fewer than two different ones"),
+        ({"try_rates": [1e-4, 2e-4]}, "albert.sweep: try_rates", "unknown keyword"),
+    ],
+)
+def test_python_names_keywords_of_sweeps(keywords, subject, message, table, pretrained, tmp_path):
     files = {"dev": table} if "dev" in keywords else {}
-    with refusal(UsageError):
-        albert.finetune(
-            train=table, text="text", label="label", model=pretrained, output=tmp_path / "run", **keywords | files
-        )
+    with refusal((UsageError, InvalidConfiguration), subject, message):
+        albert.sweep(train=table, label="label", model=pretrained, output=tmp_path / "run", **keywords | files)
 
 
 def test_macro_f1_selects_and_the_advice_looks_at_every_score_of_the_test_set(pretrained, tmp_path, capsys):

@@ -83,8 +83,8 @@ def test_few_development_rows_and_another_language(pretrained, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     options = {"train": tmp_path / "rows.csv", "model": pretrained, **UNLEARNED}
     notes = albert.finetune(**options, output=tmp_path / "run").report["notes"]
-    assert any("--folds 5" in note for note in notes)
-    folds = albert.finetune(**options, output=tmp_path / "folds", folds=2)
+    assert any("albert sweep --folds 5" in note for note in notes)
+    folds = albert.sweep(**options, output=tmp_path / "folds", folds=2)
     assert folds.found is not None
     assert not any("--folds" in note for note in folds.found.runs[0].report["notes"])
     german = [row.partition(",")[0] for row in rows]

@@ -25,8 +25,9 @@ def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, ca
     assert (tmp_path / "run" / "results.json").read_text() == first
     assert run([*command, "--seed", "1", "--replace"]) == 0
     assert '"seed": 1' in (tmp_path / "run" / "results.json").read_text()
-    assert run([*command, "--seeds", "2"]) == 73
-    assert run([*command, "--seeds", "2", "--replace"]) == 0
+    sweep = ["sweep", *command[1:], "--seeds", "2"]
+    assert run(sweep) == 73
+    assert run([*sweep, "--replace"]) == 0
     assert not (tmp_path / "run" / "results.json").exists()
     assert (tmp_path / "run" / "seed-1" / "results.json").exists()
 

@@ -169,7 +169,7 @@ def test_python_says_what_the_command_line_says(tmp_path, pretrained, capsys):
 
 
 def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_path, capsys):
-    command = ["finetune", "--train", str(own_table), "--model", str(pretrained), *SMALL]
+    command = ["sweep", "--train", str(own_table), "--model", str(pretrained), *SMALL]
     assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     shown = capsys.readouterr().out
     assert "the best run" in shown and "Classes" in shown and "seed-" in shown.partition("report: ")[2]

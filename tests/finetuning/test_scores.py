@@ -164,7 +164,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert read_json_object(tmp_path / "bf16/results.json")["computed_in"] == "bf16"
     others = "albert evaluate, predict and serve compute in fp32, with --precision bf16 as here"
     assert f"scores computed in bf16; {others}" in capsys.readouterr().out
-    assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
+    assert run(["sweep", *command[1:], "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count("9 updates") == 1 and "median: accuracy" in out and LINEAR in out
     assert read_json_object(tmp_path / "seeds/summary.json")["linear_baseline"]["scores"] == linear["scores"]

@@ -162,7 +162,7 @@ def test_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, capsy
     first_run = property(lambda outcome: outcome.result and str(outcome.result.runs[0].directory))
     monkeypatch.setattr(TaskOutcome, "best_model", first_run)  # as if no run had failed; tiny ones do
     output = tmp_path / "runs"
-    command = ["finetune", "glue", "--model", str(pretrained), "--data", str(glue), "--output", str(output), *SMALL]
+    command = ["sweep", "glue", "--model", str(pretrained), "--data", str(glue), "--output", str(output), *SMALL]
     assert run([*command, "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines()]

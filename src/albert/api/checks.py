@@ -92,7 +92,7 @@ def check_corpus(directory: Path) -> None:
     lazy_import("albert.text.shards").read_description(directory)
 
 
-def _is_benchmark(task: str) -> bool:
+def is_benchmark(task: str) -> bool:
     """Whether this is a benchmark; UsageError for an unknown task."""
     tasks = lazy_import("albert.tasks.submission")
     if task.lower() in tasks.BENCHMARKS:
@@ -103,9 +103,9 @@ def _is_benchmark(task: str) -> bool:
 
 def check_data(task: str, data: Path | None, has_files: bool) -> None:
     """Check the name of a task, and the folder of its files unless all of them are given."""
-    is_benchmark = _is_benchmark(task)
-    if data is None and (is_benchmark or not has_files):
-        whose = "the tasks'" if is_benchmark else "the task's"
+    has_many = is_benchmark(task)
+    if data is None and (has_many or not has_files):
+        whose = "the tasks'" if has_many else "the task's"
         raise UsageError("--data", f"is missing; {whose} files are looked for there", "name their folder")
     if data is not None and not data.is_dir():
         raise MissingInput(data, "is not a directory", f"name the folder with the files of {task}")

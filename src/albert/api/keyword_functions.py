@@ -183,15 +183,13 @@ def options_as_keywords(text: str, known: Iterable[str]) -> str:
     names = set(known)
 
     def keyword(match: re.Match[str]) -> str:
-        if match[1] == "try" and names & {"try", "try_rates"}:
-            return "try_rates"  # try is a word of Python
         name = match[1].replace("-", "_")
         return name if name.split(".")[0] in names else match[0]
 
     text = re.sub(r"--([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)", keyword, text)
     text = re.sub(r"albert finetune-vectors\b", "albert finetune_vectors", text)
     text = re.sub(r"see albert ([a-z_]+) --help", r"see help(albert.\1)", text)
-    return re.sub(r"^albert (finetune|finetune_vectors|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
+    return re.sub(r"^albert (finetune|finetune_vectors|sweep|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@
 import dataclasses
 import functools
 import inspect
-import keyword
 import re
 import types
 import typing
@@ -73,8 +72,7 @@ class Option:
 
     @property
     def keyword(self) -> str:
-        name = self.name.replace("-", "_")
-        return self.path[-1] if keyword.iskeyword(name) else name  # --try is try_rates
+        return self.name.replace("-", "_")
 
     @property
     def is_required(self) -> bool:
@@ -198,7 +196,7 @@ def changed_flags(options: Any, *names: str) -> list[str]:
 
 def option_name(field: str) -> str:
     """The command line option of a field."""
-    return "--try" if field == "try_rates" else "--" + field.replace("_", "-")
+    return "--" + field.replace("_", "-")
 
 
 def check_png(option: str, picture: Path) -> None:

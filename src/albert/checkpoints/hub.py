@@ -85,7 +85,7 @@ def name_of(directory: Path) -> str:
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, downloaded if given by a Hub id.
 
-    For the directory of a run, the directory of its model, and with `finetune --try` that of the best rate; for one of
+    For the directory of a run, the directory of its model, and with `sweep --rates` that of the best rate; for one of
     sentence-transformers that keeps its encoder in a folder (`0_Transformer`), that folder. `HF_HUB_OFFLINE`,
     `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN` are respected.
 
@@ -160,7 +160,7 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
 
 
 def _best_of_rates(path: Path) -> Path | None:
-    """The model of the rate that `finetune --try` chose; None for another directory. MissingInput if it is stopped."""
+    """The model of the rate that `sweep --rates` chose; None for another directory. MissingInput if it is stopped."""
     summary = path / "summary.json"
     if not summary.is_file() or not any(path.glob("rate-*/recipe.json")):
         return None
@@ -181,7 +181,7 @@ def _refuse_several_runs(path: Path) -> None:
         (
             "fold-*",
             "folds, each trained on a part of the rows",
-            "; the same command without --folds trains on all rows",
+            "; albert finetune trains on all rows",
         ),
         ("seed-*", "seeds", ""),
         ("*/seed-*", "tasks", ""),

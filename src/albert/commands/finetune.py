@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from albert.api.checks import check_data, check_options
+from albert.api.checks import check_data, check_options, is_benchmark
 from albert.api.keyword_functions import Call, by_option, options_as_keywords, read_options
 from albert.api.options import (
     GROUP,
@@ -22,26 +22,23 @@ from albert.api.options import (
     shape_of,
 )
 from albert.api.table_options import NO_TABLE, TableOptions
+from albert.api.training_options import USUAL_TRAINING, TrainingOptions
 from albert.cli.main import imports
 from albert.cli.options import Subcommand, parse, typed_values
 from albert.cli.render import open_console
 from albert.model.config import ArchitectureChanges
-from albert.runtime.environment import Precision, world
+from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
-from albert.tasks.inputs import PairEncoding, QuestionInContext, Single
-from albert.tasks.kinds.base import Target
+from albert.tasks.inputs import QuestionInContext, Single
 from albert.tasks.kinds.span import Span, SpanHeadKind
 from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
-from albert.tasks.task import Task, ThresholdFrom
-from albert.training.metric_logger import DEFAULT_LOG, Log
+from albert.tasks.task import Task
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
-    from albert.finetuning.comparisons import Comparison
-    from albert.finetuning.model import PretrainedEncoder, Start
+    from albert.finetuning.model import Start
     from albert.finetuning.run_record import FinetuningResult
-    from albert.finetuning.seeds import BenchmarkResult, SeedsResult
     from albert.tasks.custom import ReadTask
 
 NO_CHANGES = RecipeChanges()
@@ -84,37 +81,8 @@ def finetune(
     statistics_only: bool = False,
     table: Annotated[TableOptions, GROUP] = NO_TABLE,
     architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
-    depth: int | None = None,
-    encode_pairs: PairEncoding | None = None,
-    match_embedding: bool | None = None,
-    solve_head: bool | None = None,
-    frozen: bool = False,
-    freeze_encoder: bool = False,
-    teacher: str | None = None,
-    teacher_revision: str | None = None,
-    distillation_temperature: float | None = None,
-    distillation_weight: float | None = None,
+    training: Annotated[TrainingOptions, GROUP] = USUAL_TRAINING,
     changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
-    span_head: SpanHeadKind | None = None,
-    null_threshold: ThresholdFrom = "train",
-    threshold: float | None = None,
-    optimizer: Literal["adamw", "lamb"] = "adamw",
-    seed: int = 0,
-    page_examples: int = 5,
-    seeds: int | None = None,
-    folds: int | None = None,
-    try_rates: Annotated[tuple[float, ...] | None, Argument(name="try")] = None,
-    select: Literal["last", "best"] | None = None,
-    patience: int | None = None,
-    class_weights: Literal["balanced"] | None = None,
-    max_train_examples: int | None = None,
-    evaluate_every: int | None = None,
-    checkpoint_every: int | None = None,
-    micro_batch_tokens: int = 8192,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    precision: Precision | None = None,
-    workers: int = 0,
-    log: Log = DEFAULT_LOG,
     on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
 ) -> "FinetuneResult":
@@ -124,7 +92,7 @@ def finetune(
     directory. Values that are not set come from the task's recipe.
 
     Args:
-        task: A declared task, or a benchmark; leave it out for your own files.
+        task: A declared task; leave it out for your own files.
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
         revision: A branch, tag or commit of a Hub repository.
@@ -140,187 +108,90 @@ def finetune(
         held_out: Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not
             set.
         statistics_only: Show how the rows are read, their lengths and labels, and do not train.
-        depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        encode_pairs: How the two texts of a pair are encoded: together, as one sequence (a cross-encoder, as in the
-            paper), or separately (a bi-encoder, as in sentence-transformers), where the head compares their means.
-            Together when not set.
-        match_embedding: Mark the tokens of two texts in one sequence that occur in the other text, by an embedding of
-            their own. When not set, for models narrower than ALBERT-base, which do not learn to match words by
-            attention.
-        solve_head: Begin with the best linear head on the model's frozen features, which takes seconds, then fine-tune
-            (Kumar et al. 2022). When not set, for your own tables, unless they have numbers.
-        frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation; takes
-            seconds.
-        freeze_encoder: Train only pooler and head; the encoder's output is computed once for each example, without
-            dropout.
-        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
-        teacher_revision: A branch, tag or commit of the teacher's Hub repository.
-        distillation_temperature: The divisor of both models' logits; 2 when not set.
-        distillation_weight: Weight of the teacher in the loss; the labels have the rest. 0.5 when not set.
-        span_head: Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers
-            opens too.
-        null_threshold: For questions without an answer: where the threshold is chosen. train holds out some training
-            questions; dev, as in the reference, makes the score on dev too good.
-        threshold: Several labels per row: the probability from which on a label is predicted. When not set, the best
-            one for rows that are held out of training.
-        optimizer: The optimiser.
-        seed: Seed of the new head, order of the rows and dropout.
-        page_examples: Number of short development rows, without labels, to save in the model's folder (examples.json)
-            as examples on the page of albert serve.
-        seeds: Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are
-            reported.
-        folds: Your own tables: divide the rows into so many parts, and score each by a model that is trained on the
-            others. For small tables.
-        try_rates: Your own tables: train with each of these learning rates, and keep the one with the best development
-            score.
-        select: best: the model with the best development score of all evaluations, as in the paper; that score is
-            biased upwards, because the same set selects the model. Every summary names the selection. When not set,
-            best for your own table with at least 100 development rows, else last.
-        patience: End the run after so many evaluations in a row without a better score, and keep the best one; 5 for
-            your own table when --select is not set.
-        class_weights: balanced: rare classes, labels or tags count as much in the loss as frequent ones.
-        max_train_examples: Train on a sample of the rows, drawn by the seed.
-        evaluate_every: Steps between evaluations. When not set, only at the end, or with --select best every 100 as in
-            the paper; for your own table up to ten times in a run.
-        checkpoint_every: Steps between checkpoints; every ten minutes when not set.
-        micro_batch_tokens: Tokens in one pass through the model; fewer need less memory and change no result.
-        precision: When not set, bf16 on a GPU that supports it, otherwise fp32.
-        workers: Number of processes that make batches.
-        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
-            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
     """
     options = dict(locals())
     given = changed_parameters(finetune, options)
-    check_options(SimpleNamespace(**options), resumes=True)
+    if task is not None:
+        refuse_benchmark(task)
+    check_paths(options, training)
     if output is None and not statistics_only:
         remedy = "give the run's directory, or --statistics-only to see the rows first"
         raise UsageError("--output", "is missing", remedy)
     if task is not None:
         check_data(task, data, has_files=train is not None and dev is not None)
-    if init == "random" and keep_head:
-        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
-    if changes.steps is not None and changes.epochs is not None:
-        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
-    if freeze_encoder and changes.encoder_dropout:
-        raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
-    for name in ("distillation_temperature", "distillation_weight", "teacher_revision"):
-        if name in given and teacher is None:
-            raise UsageError(option_name(name), "requires --teacher", "name a fine-tuned model with it")
+    refuse_contradictions(init, keep_head, training, architecture, changes)
     with imports():
         from albert.api.results import FinetuneResult
-        from albert.finetuning.comparisons import compare_folds, compare_rates
-        from albert.finetuning.model import PretrainedEncoder
-        from albert.finetuning.objective import Distillation
-        from albert.finetuning.options import requested_recipe
         from albert.finetuning.run import finetune as finetune_task
-        from albert.finetuning.run_record import FinetuningSettings
-        from albert.finetuning.seeds import finetune_benchmark, finetune_seeds
-        from albert.tasks.submission import BENCHMARKS
 
-    # Where training starts, and how it is done.
-    if depth is not None:
-        if architecture.num_hidden_layers not in (None, depth):
-            raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
-        architecture = dataclasses.replace(architecture, num_hidden_layers=depth)
-    distillation = None
-    if teacher is not None:
-        values = {"revision": teacher_revision, "temperature": distillation_temperature, "weight": distillation_weight}
-        given_ones = {name: value for name, value in values.items() if value is not None}
-        distillation = Distillation(teacher=teacher, **given_ones)
-    settings = FinetuningSettings(
-        seed=seed,
-        null_threshold=null_threshold,
-        max_train_examples=max_train_examples,
-        select=select,
-        evaluate_every=evaluate_every,
-        checkpoint_every=checkpoint_every,
-        patience=patience,
-        class_weights=class_weights,
-        micro_batch_tokens=micro_batch_tokens,
-        optimizer=optimizer,
-        device=device,
-        precision=precision,
-        workers=workers,
-        log=log,
-        freeze_encoder=freeze_encoder,
-        distillation=distillation,
-        page_examples=page_examples,
-        encode_pairs=encode_pairs,
-        match_embedding=match_embedding,
-        solve_head=solve_head,
-        frozen=frozen,
-        threshold=threshold,
-    )
-
-    inputs = (test, data, model, teacher)
-
-    # A benchmark: all of its tasks.
-    if task is not None and task.lower() in BENCHMARKS:
-        check_benchmark(given, table, task.lower())
-        assert data is not None and output is not None  # checked above
-        start = start_from(PretrainedEncoder(model, revision, architecture), init)
-        remove_earlier(output, replace, table, train, dev, inputs)
-        average = BENCHMARKS[task.lower()]
-        found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, seeds or 1)
-        return result_of_benchmark(found, output)
-
-    # One task: a declared one, or the user's own table.
+    # What is learned.
+    settings = training.settings()
     read = None
     if task is None:
-        read = read_own_table(given, table, train, dev, test, held_out, folds, seed)
+        read = read_own_table("albert finetune", given, table, train, dev, test, held_out, training.seed)
         learned = read.task
     else:
-        learned = declared_task(task, given, table, train, dev, data)
-    learned = dataclasses.replace(learned, target=target_of(learned, given, span_head))
+        learned = declared_task(task, given, table, train, dev)
+    learned = with_span_head(learned, given, training.span_head)
     report = None
     if statistics_only or read is not None:
-        max_length = requested_recipe(learned, changes).recipe.max_length
-        if world().is_first:
-            report = report_on_rows(learned, read, data, model, revision, max_length, max_train_examples)
-            on_rows(report)
+        report = report_rows(learned, read, data, model, revision, changes, training.max_train_examples, on_rows)
     if read is not None:
         read.check()
     if output is None or statistics_only:
         statistics = to_json(report and report.statistics)
         return FinetuneResult(task=learned, reading=report, report={"statistics": statistics})
 
-    # The run, or several of them.
-    start = start_from(PretrainedEncoder(model, revision, architecture, keep_head), init)
-    arguments = (learned, start, data or Path(), output, changes, settings)
-    remove_earlier(output, replace, table, train, dev, inputs)
-    if try_rates is not None:
-        return result_of_comparison(compare_rates(*arguments, try_rates, on_start), output, learned)
-    if folds is not None:
-        return result_of_comparison(compare_folds(*arguments, folds, on_start), output, learned)
-    if seeds is not None:
-        return result_of_seeds(finetune_seeds(*arguments, seeds, on_start), output, learned)
-    return result_of_run(finetune_task(*arguments, announce=on_start), output, learned)
+    # The run.
+    start = start_of(model, revision, architecture, training.depth, keep_head, init)
+    if replace:
+        remove_earlier(output, table, train, dev, (test, data, model, training.teacher))
+    found = finetune_task(learned, start, data or Path(), output, changes, settings, announce=on_start)
+    return result_of_run(found, output, learned)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # What is refused before anything is read.
 
-OF_OWN_TABLES = ("test", "folds", "try_rates")
+
+def refuse_benchmark(task: str) -> None:
+    """Raise UsageError for a benchmark, which has many tasks."""
+    if is_benchmark(task):
+        name = task.lower()
+        remedy = f"albert sweep {name} ..., with the same options, trains on each of them"
+        raise UsageError(f"albert finetune {name}", "names a whole benchmark, not one of its tasks", remedy)
 
 
-def check_benchmark(given: Mapping[str, Any], table: TableOptions, name: str) -> None:
-    """Raise UsageError for options that need a single task."""
-    single = (*OF_OWN_TABLES, "train", "dev", "held_out", "span_head", "keep_head", "statistics_only")
-    flags = changed_flags(table) + [option_name(option) for option in single if option in given]
-    if flags:
-        raise UsageError(flags[0], f"requires a single task, {name} has many")
+def check_paths(options: Mapping[str, Any], training: TrainingOptions) -> None:
+    """Check the files and the models that are read, and the output; see `check_options`."""
+    values = SimpleNamespace(**options, teacher=training.teacher, teacher_revision=training.teacher_revision)
+    check_options(values, resumes=True)
+
+
+def refuse_contradictions(
+    init: str,
+    keep_head: bool,
+    training: TrainingOptions,
+    architecture: ArchitectureChanges,
+    changes: RecipeChanges,
+) -> None:
+    """Raise UsageError for options that contradict each other, whatever the task."""
+    if init == "random" and keep_head:
+        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    if changes.steps is not None and changes.epochs is not None:
+        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
+    training.check(architecture, changes)
 
 
 def remove_earlier(
     output: Path,
-    is_replaced: bool,
     table: TableOptions,
     train: Path | None,
     dev: Path | None,
     others: Sequence[Path | str | None],
 ) -> None:
-    """With --replace, remove an earlier run in `output`; raises CannotCreate if it holds what this run reads."""
-    if not is_replaced or not world().is_first:
+    """Remove an earlier run in `output`; raises CannotCreate if it holds what this run reads."""
+    if not world().is_first:
         return
     from albert.training.run_folder import remove_run
 
@@ -332,36 +203,40 @@ def remove_earlier(
 # --------------------------------------------------------------------------------------------------------------------
 # The task.
 
+OF_OWN_TABLES = ("held_out", "test", "folds", "rates")
+"""Options of `albert finetune` and `albert sweep` that declared tasks have no use for."""
+
 
 def read_own_table(
+    program: str,
     given: Mapping[str, Any],
     table: TableOptions,
     train: Path | None,
     dev: Path | None,
     test: Path | None,
     held_out: float | None,
-    folds: int | None,
     seed: int,
+    is_divided: bool = True,
 ) -> "ReadTask":
-    """The user's own task, from the options, a task file and the rows."""
+    """The user's own task, from the options, a task file and the rows.
+
+    Args:
+        program: the command, for errors.
+        given: the options that differ from their defaults.
+        is_divided: whether a part of the training rows is held out if there is no development file.
+    """
     from albert.tasks.custom import TableSource, for_other_file, read_task
 
     own = table.task(train=train, dev=dev)
     if own.train is None:
         remedy = "name a declared task, or your own file with --train"
-        raise UsageError("albert finetune", "no training file" if changed_flags(table) else "no task", remedy)
+        raise UsageError(program, "no training file" if changed_flags(table) else "no task", remedy)
     if own.dev is not None and held_out is not None:
         raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
     if "data" in given:
         raise UsageError("--data", "requires a declared task, this is your own table", "leave it out")
-    several = [option_name(name) for name in ("folds", "try_rates", "seeds") if name in given]
-    if len(several) > 1:
-        raise UsageError(several[1], f"cannot be combined with {several[0]}", "give one of them")
-    if folds is not None and (held_out is not None or own.dev is not None):
-        option = "--dev" if held_out is None else "--held-out"
-        raise UsageError(option, "cannot be combined with --folds, each fold is a development set", "leave it out")
     share = own.held_out.share if held_out is None else held_out
-    read = read_task(dataclasses.replace(own, held_out=HeldOut(share=share, seed=seed)), hold_out=folds is None)
+    read = read_task(dataclasses.replace(own, held_out=HeldOut(share=share, seed=seed)), hold_out=is_divided)
     if test is not None:
         source = TableSource(for_other_file(read.table_task, test), read.tables)
         source = TableSource(read.table_task, source.with_files({"test": test}).tables)
@@ -376,31 +251,50 @@ def declared_task(
     table: TableOptions,
     train: Path | None,
     dev: Path | None,
-    data: Path | None,
 ) -> Task:
     """A task of a benchmark, with other files if they are given."""
     from albert.tasks.submission import find_task
 
-    flags = changed_flags(table) + [option_name(each) for each in ("held_out", *OF_OWN_TABLES) if each in given]
+    flags = changed_flags(table) + [option_name(each) for each in OF_OWN_TABLES if each in given]
     if flags:
         raise UsageError(flags[0], f"requires your own tables, the task {name} has its own columns")
     files = {split: path for split, path in (("train", train), ("dev", dev)) if path is not None}
-    if data is None and len(files) < 2:
-        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
     task = find_task(name)
     return dataclasses.replace(task, source=task.source.with_files(files))
 
 
-def target_of(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> Target:
-    """What the task predicts; of spans with the chosen head. Raises UsageError for options of other tasks."""
+def with_span_head(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> Task:
+    """The task, if its answers are spans with the chosen head. Raises UsageError for options of other tasks."""
     if "question_length" in given and not isinstance(task.inputs, QuestionInContext):
         raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
     if isinstance(task.target, Span):
-        return dataclasses.replace(task.target, head=span_head or task.target.head)
+        target = dataclasses.replace(task.target, head=span_head or task.target.head)
+        return dataclasses.replace(task, target=target)
     for name in ("span_head", "stride", "null_threshold"):
         if name in given:
             raise UsageError(option_name(name), f"requires a task whose answers are spans, {task.title} has none")
-    return task.target
+    return task
+
+
+def report_rows(
+    task: Task,
+    read: "ReadTask | None",
+    data: Path | None,
+    model: str,
+    revision: str | None,
+    changes: RecipeChanges,
+    max_train_examples: int | None,
+    on_rows: "Callable[[DataReport], None]",
+) -> "DataReport | None":
+    """Tell `on_rows` how the rows are read, before training; only the first process does."""
+    from albert.finetuning.options import requested_recipe
+
+    max_length = requested_recipe(task, changes).recipe.max_length
+    if not world().is_first:
+        return None
+    report = report_on_rows(task, read, data, model, revision, max_length, max_train_examples)
+    on_rows(report)
+    return report
 
 
 def report_on_rows(
@@ -458,15 +352,25 @@ def report_on_rows(
 # Where training starts.
 
 
-def start_from(start: "PretrainedEncoder", init: str) -> "Start":
+def start_of(
+    model: str,
+    revision: str | None,
+    architecture: ArchitectureChanges,
+    depth: int | None,
+    keep_head: bool,
+    init: str,
+) -> "Start":
     """The source of the initial weights."""
-    from albert.finetuning.model import random_encoder_like
+    from albert.finetuning.model import PretrainedEncoder, random_encoder_like
 
-    return random_encoder_like(start) if init == "random" else start
+    if depth is not None:
+        architecture = dataclasses.replace(architecture, num_hidden_layers=depth)
+    encoder = PretrainedEncoder(model, revision, architecture, keep_head)
+    return random_encoder_like(encoder) if init == "random" else encoder
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Results.
+# The result.
 
 
 def result_of_run(found: "FinetuningResult", output: Path, task: Task | None) -> "FinetuneResult":
@@ -485,58 +389,6 @@ def result_of_run(found: "FinetuningResult", output: Path, task: Task | None) ->
         found=found,
         baseline=found.report["baseline"],
         linear_baseline=found.report.get("linear_baseline"),
-    )
-
-
-def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "FinetuneResult":
-    """The result of runs with several seeds: medians, and the best model."""
-    from albert.api.results import FinetuneResult
-    from albert.training.run_folder import RunFolder
-
-    return FinetuneResult(
-        task=task,
-        output=output,
-        model=RunFolder(found.best.directory).model_path,
-        scores=found.medians,
-        report=found.to_json(),
-        found=found,
-        baseline=found.baseline,
-        linear_baseline=found.linear_baseline,
-    )
-
-
-def result_of_comparison(found: "Comparison", output: Path, task: Task) -> "FinetuneResult":
-    """The result of runs that are compared; folds leave no model, and their baselines are means over the folds."""
-    from albert.api.results import FinetuneResult
-    from albert.finetuning.evaluation import MAJORITY
-    from albert.training.run_folder import RunFolder
-
-    linear = found.typical.report.get("linear_baseline")
-    if linear is not None and found.by == "fold":
-        linear = {"method": linear["method"], "scores": found.simpler.get(linear["method"], {})}
-    return FinetuneResult(
-        task=task,
-        output=output,
-        model=RunFolder(found.best.directory).model_path if found.by == "rate" else None,
-        scores=found.scores,
-        report=found.to_json(),
-        found=found,
-        baseline=found.simpler.get(MAJORITY),
-        linear_baseline=linear,
-    )
-
-
-def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResult":
-    """The result of all tasks of a benchmark: scores are called TASK/SCORE."""
-    from albert.api.results import FinetuneResult
-
-    baselines = {each.task.name: each.result.baseline or {} for each in found.outcomes if each.result is not None}
-    return FinetuneResult(
-        output=output,
-        scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},
-        baseline={f"{task}/{score}": value for task, each in baselines.items() for score, value in each.items()},
-        report=found.to_json(),
-        found=found,
     )
 
 

@@ -472,7 +472,7 @@ def show_finetuned(console: Console, result: FinetuneResult) -> None:
         case seeds.BenchmarkResult() as found, _:
             show_benchmark(console, found, result.output)
         case Comparison() as found, _:
-            failures = [f"{run.name}: {run.report['failure']}" for run in found.runs if not run.scores]
+            failures = [f"{run.name}: {run.divergence}" for run in found.runs if run.divergence is not None]
             further = advice_lines(found.to_json())
             print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion, *further)
             why = "the chosen run" if found.by == "rate" else "the fold with the median score"

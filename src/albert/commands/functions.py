@@ -29,6 +29,10 @@ def function_of(name: str) -> Any:
             from albert.commands.finetune_vectors import finetune_vectors
 
             return keyword_function(finetune_vectors, "albert.finetune_vectors", rows="in output")
+        case "sweep":
+            from albert.commands.sweep import sweep
+
+            return keyword_function(sweep, "albert.sweep", rows="in output")
         case "evaluate":
             from albert.commands.evaluate import evaluate
 

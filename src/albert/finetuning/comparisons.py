@@ -1,4 +1,4 @@
-"""Several runs on the user's own table that are compared: learning rates (--try), and folds (--folds).
+"""Several runs on the user's own table that are compared: learning rates, and folds (`albert sweep`).
 
 OUTPUT/rate-0.0001, … or fold-1, …   the runs; finished ones are kept
     summary.json                      the scores of each, updated after each run"""
@@ -12,7 +12,7 @@ import numpy as np
 
 from albert.finetuning.evaluation import advice, simpler_models
 from albert.finetuning.model import Start
-from albert.finetuning.options import RecipeLike
+from albert.finetuning.options import RecipeLike, requested_recipe
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.several import SUMMARY_NAME, OneOfSeveral, finetune_one, require_one_that_ended
 from albert.finetuning.work import Announce
@@ -22,7 +22,6 @@ from albert.runtime.json_files import save_versioned
 from albert.tables.table import Rows
 from albert.tasks.custom import TableSource
 from albert.tasks.metrics import is_better
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task
 from albert.training.record import refuse_single_run
@@ -138,8 +137,8 @@ class Comparison:
         if mean is not None and deviation is not None:
             spread = f"{mean:.2f} ± {deviation:.2f}"
         return (
-            f"{name} {spread} (mean and standard deviation of {len(self.runs)} folds); the same command without "
-            "--folds trains a model on the whole table"
+            f"{name} {spread} (mean and standard deviation of {len(self.runs)} folds); albert finetune trains a "
+            "model on the whole table"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -185,15 +184,10 @@ def compare_rates(
     announce: Announce | None = None,
 ) -> Comparison:
     """Fine-tune with each learning rate; a test set is scored by every run and chooses nothing."""
-    if len(set(rates)) < 2:
-        raise InvalidConfiguration("try", "needs two different learning rates at least", "such as --try 1e-4 2.5e-4")
+    recipes = recipes_of(task, recipe, rates)
     refuse_single_run(output, OTHER_RUNS, others="seed-*/recipe.json")
     comparison = Comparison(task.name, "rate", ())
-    for rate in rates:
-        if isinstance(recipe, TaskRecipe):
-            changed: RecipeLike = replace(recipe, learning_rate=rate)
-        else:
-            changed = replace(recipe or RecipeChanges(), learning_rate=rate)
+    for rate, changed in recipes.items():
         directory = output / f"rate-{rate:g}"
         run = finetune_one(task, start, data, directory, changed, settings, announce=announce)
         comparison = comparison.with_run(f"rate {rate:g}", directory, run)
@@ -201,6 +195,17 @@ def compare_rates(
             save_versioned(output / SUMMARY_NAME, comparison.to_json())
     require_one_that_ended(output, [run.divergence for run in comparison.runs])
     return comparison
+
+
+def recipes_of(task: Task, recipe: RecipeLike, rates: Sequence[float]) -> dict[float, RecipeLike]:
+    """The recipe with each rate; InvalidConfiguration for rates at which no model learns, or for fewer than two."""
+    if len(set(rates)) < 2:
+        raise InvalidConfiguration("rates", "are fewer than two different ones", "such as --rates 1e-4 2.5e-4")
+    recipes: dict[float, RecipeLike] = {}
+    for rate in rates:
+        recipes[rate] = replace(recipe or RecipeChanges(), learning_rate=rate)
+        requested_recipe(task, recipes[rate])
+    return recipes
 
 
 def compare_folds(

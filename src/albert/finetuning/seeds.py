@@ -141,8 +141,7 @@ def finetune_seeds(
     The seed decides the head, the order of examples, dropout, and the rows drawn by `max_train_examples`. All runs use
     the recipe of the first. The same call resumes stopped runs in `output`.
     """
-    if n_seeds < 1:
-        raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
+    check_seeds(n_seeds)
     refuse_single_run(output, "holds one run, not those of several seeds")
     runs: list[SeedRun] = []
     divergences: list[str | None] = []
@@ -172,6 +171,12 @@ def finetune_seeds(
             save_versioned(output / SUMMARY_NAME, _seeds_result(task, runs, report, settings).to_json())
     require_one_that_ended(output, divergences)
     return _seeds_result(task, runs, report, settings)
+
+
+def check_seeds(n_seeds: int) -> None:
+    """Raise InvalidConfiguration if there are no runs."""
+    if n_seeds < 1:
+        raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
 
 
 def _seeds_result(

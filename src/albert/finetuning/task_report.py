@@ -58,7 +58,7 @@ def task_report(
         rows = "row" if n_evaluated == 1 else "rows"
         few = f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
         if isinstance(work.task.source, TableSource) and work.task.source.has_one_split:
-            few += ", or --folds 5, which scores every row of the table once"
+            few += ", or albert sweep --folds 5, which scores every row of the table once"
         notes.append(few)
     elif n_texts <= n_evaluated / 2:
         notes.append(

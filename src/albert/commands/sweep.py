@@ -1,0 +1,272 @@
+"""`albert sweep` and `albert.sweep`: several fine-tuning runs, and one table of their scores.
+
+The runs differ in their seed, in the rows that score them, in their learning rate, or in the task of a benchmark."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from albert.api.checks import check_data, is_benchmark
+from albert.api.options import GROUP, ROWS, Argument, changed_flags, changed_parameters, option_name, shape_of
+from albert.api.table_options import NO_TABLE, TableOptions
+from albert.api.training_options import USUAL_TRAINING, TrainingOptions
+from albert.cli.main import imports
+from albert.cli.options import Subcommand, parse
+from albert.cli.render import open_console
+from albert.commands.finetune import (
+    NO_ARCHITECTURE,
+    NO_CHANGES,
+    check_paths,
+    declared_task,
+    read_own_table,
+    refuse_contradictions,
+    remove_earlier,
+    report_rows,
+    say_what_was_read,
+    start_of,
+    with_span_head,
+)
+from albert.model.config import ArchitectureChanges
+from albert.runtime.errors import UsageError
+from albert.tasks.table_task import RecipeChanges
+from albert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from albert.api.results import DataReport, FinetuneResult
+    from albert.finetuning.comparisons import Comparison
+    from albert.finetuning.seeds import BenchmarkResult, SeedsResult
+
+LISTENER = Argument(only_python=True)
+
+
+def sweep(
+    task: str | None = None,
+    *,
+    model: str,
+    revision: str | None = None,
+    output: Path,
+    replace: bool = False,
+    seeds: int | None = None,
+    folds: int | None = None,
+    rates: tuple[float, ...] | None = None,
+    data: Path | None = None,
+    init: Literal["pretrained", "random"] = "pretrained",
+    keep_head: bool = False,
+    train: Annotated[Path | None, ROWS] = None,
+    dev: Annotated[Path | None, ROWS] = None,
+    test: Annotated[Path | None, ROWS] = None,
+    held_out: float | None = None,
+    table: Annotated[TableOptions, GROUP] = NO_TABLE,
+    architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
+    training: Annotated[TrainingOptions, GROUP] = USUAL_TRAINING,
+    changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
+    on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
+    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
+) -> "FinetuneResult":
+    """Fine-tune several times, with other seeds, folds or learning rates, or on every task of a benchmark.
+
+    The runs are directories in OUTPUT. The same call resumes runs that were stopped, and keeps those that are complete.
+    In Python, data frames and lists of dicts are saved in OUTPUT. Values that are not set come from the task's recipe.
+
+    Args:
+        task: A declared task, or a benchmark; leave it out for your own files.
+        model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
+            package (English).
+        revision: A branch, tag or commit of a Hub repository.
+        output: The directory of the runs, resumed if it exists.
+        replace: Remove earlier runs in OUTPUT, and begin anew.
+        seeds: Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are
+            reported. Of a benchmark, the number for each task; 1 when not set.
+        folds: Your own tables: divide the rows into so many parts, and score each by a model that is trained on the
+            others, in OUTPUT/fold-1 and so on. For small tables.
+        rates: Your own tables: train with each of these learning rates, in OUTPUT/rate-0.0001 and so on, and choose the
+            one with the best development score.
+        data: The task's data folder: files in DATA/TASK/ or in DATA itself.
+        init: random: the same architecture with random weights, as a control.
+        keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
+            initialised.
+        train: The training file; with TASK, a replacement of the official file in its layout.
+        dev: The development file; for your own tables a part of the training rows when not set.
+        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        held_out: Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not
+            set.
+    """
+    options = dict(locals())
+    given = changed_parameters(sweep, options)
+    check_paths(options, training)
+    if task is not None:
+        check_data(task, data, has_files=train is not None and dev is not None)
+    refuse_contradictions(init, keep_head, training, architecture, changes)
+    if task is not None and is_benchmark(task):
+        refuse_options_of_one_task(task.lower(), given, table)
+    else:
+        require_one_choice(given)
+    if rates is not None and changes.learning_rate is not None:
+        raise UsageError("--learning-rate", "cannot be combined with --rates", "leave it out")
+    if rates is not None and training.frozen:
+        raise UsageError("--rates", "has no effect with --frozen, whose head is solved", "leave one of them out")
+    with imports():
+        from albert.finetuning.comparisons import compare_folds, compare_rates, folds_of, recipes_of
+        from albert.finetuning.seeds import check_seeds, finetune_benchmark, finetune_seeds
+        from albert.tasks.submission import BENCHMARKS
+
+    settings = training.settings()
+    n_seeds = 1 if seeds is None else seeds
+    check_seeds(n_seeds)
+    inputs = (test, data, model, training.teacher)
+
+    # A benchmark: all of its tasks.
+    if task is not None and is_benchmark(task):
+        assert data is not None  # checked above
+        start = start_of(model, revision, architecture, training.depth, keep_head, init)
+        if replace:
+            remove_earlier(output, table, train, dev, inputs)
+        average = BENCHMARKS[task.lower()]
+        found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, n_seeds)
+        return result_of_benchmark(found, output)
+
+    # One task: a declared one, or the user's own table.
+    read = None
+    if task is None:
+        if folds is not None:
+            refuse_development_rows(table.task(train=train, dev=dev).dev, held_out)
+        read = read_own_table(
+            "albert sweep", given, table, train, dev, test, held_out, training.seed, is_divided=folds is None
+        )
+        learned = read.task
+    else:
+        learned = declared_task(task, given, table, train, dev)
+    learned = with_span_head(learned, given, training.span_head)
+    if read is not None:
+        report_rows(learned, read, data, model, revision, changes, training.max_train_examples, on_rows)
+        read.check()
+
+    # The runs. What is impossible is refused before earlier ones are removed.
+    if rates is not None:
+        recipes_of(learned, changes, rates)
+    if folds is not None:
+        folds_of(learned, learned.source.read(Path(), "train"), folds, training.seed)
+    start = start_of(model, revision, architecture, training.depth, keep_head, init)
+    if replace:
+        remove_earlier(output, table, train, dev, inputs)
+    arguments = (learned, start, data or Path(), output, changes, settings)
+    if rates is not None:
+        return result_of_comparison(compare_rates(*arguments, rates, on_start), output, learned)
+    if folds is not None:
+        return result_of_comparison(compare_folds(*arguments, folds, on_start), output, learned)
+    return result_of_seeds(finetune_seeds(*arguments, n_seeds, on_start), output, learned)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is refused before anything is read.
+
+CHOICES = ("seeds", "folds", "rates")
+OF_ONE_TASK = ("test", "folds", "rates", "train", "dev", "held_out", "span_head", "keep_head")
+
+
+def require_one_choice(given: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the options say in one way how the runs differ."""
+    chosen = [option_name(name) for name in CHOICES if name in given]
+    if not chosen:
+        remedy = "--seeds 5 for several seeds, --folds 5 for cross-validation, --rates 1e-4 5e-4 for learning rates"
+        raise UsageError("albert sweep", "does not say how the runs differ", f"give one of {remedy}")
+    if len(chosen) > 1:
+        raise UsageError(chosen[1], f"cannot be combined with {chosen[0]}", "give one of them")
+
+
+def refuse_options_of_one_task(benchmark: str, given: Mapping[str, Any], table: TableOptions) -> None:
+    """Raise UsageError for options that need a single task."""
+    flags = changed_flags(table) + [option_name(name) for name in OF_ONE_TASK if name in given]
+    if flags:
+        raise UsageError(flags[0], f"requires a single task, {benchmark} has many")
+
+
+def refuse_development_rows(dev: Path | None, held_out: float | None) -> None:
+    """Raise UsageError for folds with development rows, chosen by a file or by a share."""
+    for option, value in (("--held-out", held_out), ("--dev", dev)):
+        if value is not None:
+            raise UsageError(option, "cannot be combined with --folds, each fold is a development set", "leave it out")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results.
+
+
+def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "FinetuneResult":
+    """The result of runs with several seeds: medians, and the best model."""
+    from albert.api.results import FinetuneResult
+    from albert.training.run_folder import RunFolder
+
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=RunFolder(found.best.directory).model_path,
+        scores=found.medians,
+        report=found.to_json(),
+        found=found,
+        baseline=found.baseline,
+        linear_baseline=found.linear_baseline,
+    )
+
+
+def result_of_comparison(found: "Comparison", output: Path, task: Task) -> "FinetuneResult":
+    """The result of runs that are compared; folds leave no model, and their baselines are means over the folds."""
+    from albert.api.results import FinetuneResult
+    from albert.finetuning.evaluation import MAJORITY
+    from albert.training.run_folder import RunFolder
+
+    linear = found.typical.report.get("linear_baseline")
+    if linear is not None and found.by == "fold":
+        linear = {"method": linear["method"], "scores": found.simpler.get(linear["method"], {})}
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=RunFolder(found.best.directory).model_path if found.by == "rate" else None,
+        scores=found.scores,
+        report=found.to_json(),
+        found=found,
+        baseline=found.simpler.get(MAJORITY),
+        linear_baseline=linear,
+    )
+
+
+def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResult":
+    """The result of all tasks of a benchmark: scores are called TASK/SCORE."""
+    from albert.api.results import FinetuneResult
+
+    baselines = {each.task.name: each.result.baseline or {} for each in found.outcomes if each.result is not None}
+    return FinetuneResult(
+        output=output,
+        scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},
+        baseline={f"{task}/{score}": value for task, each in baselines.items() for score, value in each.items()},
+        report=found.to_json(),
+        found=found,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The command line.
+
+
+def sweep_command(arguments: list[str]) -> None:
+    """Read the options of `albert sweep`, run it, and print what is read, the settings and the scores of all runs."""
+    options = parse(shape_of(sweep), arguments, "albert sweep")
+    console = open_console()
+
+    def show_rows(report: "DataReport") -> None:
+        from albert.commands.finetune_output import show_data_of_run
+
+        show_data_of_run(console, report)
+
+    def show_start(figures: Mapping[str, Any]) -> None:
+        from albert.commands.finetune_output import show_settings
+
+        show_settings(console, figures)
+
+    result = sweep(**vars(options), on_rows=show_rows, on_start=show_start)
+    from albert.commands.finetune_output import show_finetuned
+
+    show_finetuned(console, result)
+
+
+sweep_main = Subcommand(shape_of(sweep), "albert sweep", sweep_command)

@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test trials lint figures types imports docs notebooks check reliability soak screenshots clean
+.PHONY: quickstart install test trials lint figures types imports docs notebooks paper check reliability soak screenshots clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -54,6 +54,10 @@ docs: .venv/.installed-dev
 # The notebooks of examples/ run anew, with their outputs.
 notebooks: .venv/.installed-dev
 	$(BIN)/python dev/scripts/run_notebooks.py examples/*.ipynb
+
+# The pages of the paper's finished tables, written anew from the runs in results/ and runs/.
+paper: .venv/.installed-dev
+	$(foreach study,$(wildcard results/*/study.json runs/*/study.json),$(BIN)/python -m experiments show --output $(dir $(study)) &&) true
 
 check: lint types imports docs test trials
 

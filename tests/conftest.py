@@ -87,6 +87,8 @@ def has_shape(annotation: object) -> bool:
 
 
 jaxtyping.jaxtyped = lambda typechecker: functools.partial(check_annotations, typechecker=typechecker)
+# Those of experiments/, too: the option of pyproject.toml takes one package with such a checker.
+jaxtyping.install_import_hook("experiments", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
 os.fsync = fsync_without_disk

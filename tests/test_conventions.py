@@ -11,6 +11,7 @@ import pytest
 import torch
 from beartype import beartype
 from beartype.roar import BeartypeCallHintViolation
+from experiments.jobs import Folders
 
 from albert.cli import main as table
 from albert.model.config import AlbertConfig
@@ -35,13 +36,14 @@ def places(rule: Callable[[Path, ast.Module], Iterable[int]]) -> list[str]:
 
 
 def test_annotations_are_checked_while_tests_run():
-    """Of shapes, which may depend on one another, of plain types, of what is returned, and of a dataclass's fields."""
+    """Of shapes, which may depend on one another, of plain types, of what is returned, of fields, of experiments."""
     words, labels = torch.zeros(5, 3), torch.zeros(2, dtype=torch.long)
     for error, wrong in (
         (jaxtyping.TypeCheckError, lambda: streamed_cross_entropy(torch.zeros(2, 4), words, torch.zeros(5), labels)),
         (BeartypeCallHintViolation, lambda: pick_device(0)),
         (BeartypeCallHintViolation, lambda: Position(None, least="one")),
         (BeartypeCallHintViolation, lambda: AlbertConfig(vocab_size="many")),
+        (BeartypeCallHintViolation, lambda: Folders("runs/tables")),
         (BeartypeCallHintViolation, lambda: jaxtyping.jaxtyped(typechecker=beartype)(returns_text)()),
     ):
         with pytest.raises(error):
@@ -90,7 +92,7 @@ def test_every_command_explains_itself_with_an_example(command, capsys):
 
 
 def test_the_tour_names_files_that_exist():
-    names = {path.name for folder in ("src", "dev") for path in (ROOT / folder).rglob("*.py")}
+    names = {path.name for folder in ("src", "experiments", "dev") for path in (ROOT / folder).rglob("*.py")}
     named = re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (ROOT / "docs" / "tour.md").read_text(encoding="utf-8"))
     assert len(named) > 40 and set(named) <= names
 

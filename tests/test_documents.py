@@ -22,6 +22,7 @@ from tests.text.helpers import stand_in_for_hub
 
 import albert
 from albert.runtime import errors
+from experiments import tables
 
 ROOT = Path(__file__).parent.parent
 IN_ORDER = (
@@ -72,7 +73,6 @@ SHORTER = {
     "predict": [],
     "info": [],
     "convert": [],
-    "tables": [],
 }
 """What is added to each command: the same path through the code, in seconds."""
 
@@ -168,6 +168,8 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
                 place = arguments.index(option)
                 del arguments[place : place + 2]
         assert not run([*kept, *arguments, *extra]), line
+    for line in (line for line in shell_lines() if line.startswith("python -m experiments ")):
+        assert not run(shlex.split(line)[3:], tables.main), line
     assert "11,683,584" in capsys.readouterr().out  # of `albert info albert-base`
     shorter = {"steps": 3, "warmup_steps": 1, "batch_size": 4, "evaluation_sequences": 8}
     shape = {"hidden_size": 64, "embedding_size": 32, "num_attention_heads": 1, "intermediate_size": 128}
@@ -187,7 +189,6 @@ FORMS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
     "pretrain": ("base",),
     "export": ("onnx", "sentence-transformers"),
-    "tables": ("list", "run", "show", "export"),
 }
 """Commands whose help depends on the word after them."""
 OF_OTHERS = {"--max-restarts", "--preload", "--timeout", "--concurrency"}
@@ -203,13 +204,20 @@ def options_of(command: str, capsys) -> set[str]:
     return set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
 
 
+def options_of_experiments(capsys) -> set[str]:
+    for command in ("list", "run", "show", "export"):
+        with pytest.raises(SystemExit):
+            tables.main([command, "--help"])
+    return set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
+
+
 def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
     from albert.api.option_names import SETTINGS, TRANSFORMERS_NAMES
     from albert.cli.main import COMMANDS
 
     monkeypatch.setenv("COLUMNS", "200")
     options = {command: options_of(command, capsys) for command in COMMANDS}
-    of_any = OF_OTHERS.union(*options.values(), TRANSFORMERS_NAMES, SETTINGS)
+    of_any = OF_OTHERS.union(*options.values(), TRANSFORMERS_NAMES, SETTINGS, options_of_experiments(capsys))
     missing, seen = [], 0
     for document in DOCUMENTS:
         fenced = re.findall(r"```\w*\n(.*?)```", text_of(document), re.DOTALL)

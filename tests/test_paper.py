@@ -5,9 +5,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from experiments.grids import GRIDS, SCALES
+from experiments.report import STATIC_TABLES
 
-from albert.paper.grids import GRIDS, SCALES
-from albert.paper.report import STATIC_TABLES
 from albert.pretraining.recipe import PretrainingRecipe
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +23,7 @@ def test_named_files_exist(name):
 
 
 def test_named_tables_exist():
-    shown = {name for command in QUOTED for name in re.findall(r"albert tables show (\S+)", command)}
+    shown = {name for command in QUOTED for name in re.findall(r"python -m experiments show (\S+)", command)}
     assert shown and shown <= {*GRIDS, *STATIC_TABLES}
 
 

@@ -79,8 +79,6 @@ class Benchmark(ModelSize):
 
     data: tuple[Path, ...]
     """Folders of task files."""
-    files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file that replaces the published one."""
     tokenizer: Path
     """A tokenizer or a model directory; the model has its vocabulary."""
     lengths: tuple[Literal["sst-2", "384"], ...] = ("sst-2", "384")
@@ -135,7 +133,7 @@ def measure(args: Benchmark) -> Iterator[dict[str, object]]:
         for index, name in enumerate(("sst-2", "384")):
             if name not in args.lengths:
                 continue
-            inputs = find_files("sst-2" if name == "sst-2" else "squad-1.1", args.data, args.files)
+            inputs = find_files("sst-2" if name == "sst-2" else "squad-1.1", args.data)
             batch_size, evaluated = args.batch_sizes[index], args.evaluated[index]
             needed = max((args.steps + 1) * batch_size, evaluated) * (args.rounds + 1)
             examples, directory = inputs.examples("train"), Path(folder) / name

@@ -1,10 +1,9 @@
-"""The files of declared tasks for a benchmark: some folders, and files that replace published ones."""
+"""The files of declared tasks for a benchmark, in one of several folders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.paper.jobs import parse_file_options, with_files
 from albert.runtime.errors import MissingInput, UsageError
 from albert.tables.table import Rows
 from albert.tasks.examples import Example
@@ -26,20 +25,18 @@ class FoundTask:
         return self.task.examples(rows.rows)
 
 
-def find_files(name: str, folders: Sequence[Path], files: Sequence[str]) -> FoundTask:
+def find_files(name: str, folders: Sequence[Path]) -> FoundTask:
     """Find the files of a declared task.
 
     Args:
         name: the task.
         folders: data folders; the first one with the task's development set is used.
-        files: "TASK/SPLIT=FILE" each, a file that replaces the published one, in its layout.
 
     Raises:
-        UsageError: no such task, or an invalid file option.
+        UsageError: no such task.
         MissingInput: no folder has it.
     """
     task = find_task(name)
-    task = with_files(task, parse_file_options(files).get(task.name))
     missing: list[MissingInput] = []
     for folder in folders:
         try:

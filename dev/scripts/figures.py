@@ -238,7 +238,7 @@ def which_scores() -> str:
 @passage
 def which_published() -> str:
     """Table 2 of the paper, and the parameters as counted here."""
-    source = ROOT / "src" / "albert" / "paper" / "paper.toml"
+    source = ROOT / "experiments" / "paper.toml"
     tables = {entry["name"]: entry for entry in tomllib.loads(source.read_text(encoding="utf-8"))["table"]}
     rows = []
     for row in tables["2"]["rows"]:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUBCOMMANDS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
     "export": ("onnx", "sentence-transformers"),
-    "tables": ("list", "run", "show", "export"),
+    "tables": ("list", "run", "show", "export"),  # of earlier checkouts
     "pretrain": ("base",),
 }
 HTTP = {"get", "post", "request", "urlopen", "HTTPConnection", "TestClient"}
@@ -178,7 +178,7 @@ def main() -> None:
     checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
     files = files_of(checkout)
     print(f"files: {len(files):,}; {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
-    for name in ("src", "tests", "docs", "results", "dev", "benchmarks", "reliability", "scripts"):
+    for name in ("src", "experiments", "tests", "docs", "results", "dev", "benchmarks", "reliability", "scripts"):
         below = [path for path in files if path.is_relative_to(checkout / name)]
         lines = sum(len(path.read_bytes().splitlines()) for path in below if path.suffix == ".py")
         if below:

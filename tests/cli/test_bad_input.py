@@ -514,17 +514,6 @@ CASES: dict[str, list[tuple]] = {
         ("m --host 192.0.2.1", 69, "192.0.2.1:8000"),
         ("m --depth deep", 2, "--depth"),
     ],
-    "tables": [
-        ("run 5 --output {here}/out", 2, "--data"),
-        ("run 5 --output {here}/out --data {here}/absent", 66, "{here}/absent"),
-        ("run 55 --output {here}/out --data {corpus}", 2, "55"),
-        ("run --output {here}/out --data {corpus}", 2, "table"),
-        ("run 5 --output {here}/out --data {corpus} --glue-data {here}/absent", 66, "{here}/absent"),
-        ("run 5 --output {here}/out --data {corpus} --files sst-2", 2, "--files sst-2"),
-        ("run 5 --output {here}/out --data {corpus} --threads 0", 2, "--threads 0"),
-        ("export {here}/copy --output {here}/out", 66, "{here}/out/study.json"),
-        ("runs", 2, "runs run"),
-    ],
 }
 """Command -> `Case`s."""
 ALL = [Case(f"{command} {case[0]}".strip(), *case[1:]) for command, cases in CASES.items() for case in cases]

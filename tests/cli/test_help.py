@@ -31,10 +31,6 @@ COMMANDS = {
     "export sentence-transformers": "[OPTIONS] MODEL --output PATH",
     "quantize": "[OPTIONS] MODEL --output PATH",
     "push": "[OPTIONS] MODEL REPOSITORY",
-    "tables list": "albert tables list",
-    "tables run": "TABLE...",
-    "tables show": "TABLE...",
-    "tables export": "DIRECTORY",
     "info": "[WHAT]",
 }
 
@@ -95,7 +91,7 @@ def test_help_all_lists_every_option_and_help_the_usual_ones(command, capsys):
 
 
 def test_lists_of_commands_have_at_most_60_lines(capsys):
-    for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"], ["tables", "-h"]):
+    for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"]):
         assert run(words) == 0
         assert len(capsys.readouterr().out.splitlines()) <= 60
 

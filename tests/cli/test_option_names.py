@@ -14,8 +14,8 @@ from albert.commands.predict import predict_main
 from albert.commands.pretrain import pretrain_main
 from albert.commands.serve import serve_main
 
-WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "export", "tables")]
-WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "export onnx", "tables run"]
+WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "export")]
+WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "export onnx"]
 
 
 def test_finetune_takes_names_of_transformers():

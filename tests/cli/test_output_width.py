@@ -23,7 +23,6 @@ COMMANDS = [
     "convert {scene}/pretrained --output {scene}/converted --replace",
     "quantize {scene}/classifier --output {scene}/int8 --replace",
     "evaluate --model {scene}/classifier --dev {scene}/tables/dev.csv --device cpu --text review --label stars",
-    "tables list",
     "pretrain --help",
     "finetune --help",
 ]

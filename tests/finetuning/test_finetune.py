@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from experiments.grids import TABLE_14
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refusal
@@ -27,7 +28,6 @@ from albert.finetuning.seeds import finetune_seeds
 from albert.model.albert import SpanFromStart
 from albert.model.config import PRESETS
 from albert.model.packing import pack
-from albert.paper.grids import TABLE_14
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory

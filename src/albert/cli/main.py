@@ -54,7 +54,6 @@ COMMANDS = {
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
     "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
-    "tables": Command("albert.commands.tables", "reproduce the paper's tables and figures, ours beside theirs"),
     "info": Command("albert.commands.info", "describe or check a model, a corpus or this machine"),
 }
 """Name -> the module that parses the options of a command in its function NAME_main."""

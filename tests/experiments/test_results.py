@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from experiments.grids import Claim, Contrast
+from experiments.results import Difference, RunScore, check_claim, contrast_verdict, difference, held_out_error
 from scipy import stats
-
-from albert.paper.grids import Claim, Contrast
-from albert.paper.results import Difference, RunScore, check_claim, contrast_verdict, difference, held_out_error
 
 
 def scores(error=0.0, constant=None, **rows):

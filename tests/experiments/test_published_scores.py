@@ -1,9 +1,8 @@
 """The paper's scores in `paper.toml` are consistent with each other."""
 
 import pytest
-
-from albert.paper.grids import DOWNSTREAM, GRIDS, PAPER, grid_of
-from albert.paper.results import paper_average
+from experiments.grids import DOWNSTREAM, GRIDS, PAPER, grid_of
+from experiments.results import paper_average
 
 TABLES = {name: grid_of(name, PAPER) for name in GRIDS}
 ROWS = [

@@ -9,13 +9,12 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import SelectedBy
 from albert.model.config import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
-from albert.paper.layers import SMOOTHNESS
 from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
 from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_recipe
 from albert.pretraining.segments import SentenceObjective
@@ -25,6 +24,7 @@ from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import find_task
 from albert.tasks.task import Task
 from albert.training.record import pretraining_fingerprint
+from experiments.layers import SMOOTHNESS
 
 # --------------------------------------------------------------------------------------------------------------------
 # Scales of the experiments (tiny, small, base, paper): model sizes, steps and fine-tuning tasks.
@@ -151,13 +151,13 @@ def _scale(declared: Mapping[str, Any]) -> Scale:
     return Scale(sizes=sizes, recipe=recipe, tasks=tasks, **fields)
 
 
-_DECLARED_SCALES = tomllib.loads((files("albert.paper") / "scales.toml").read_text(encoding="utf-8"))
+_DECLARED_SCALES = tomllib.loads(Path(__file__).with_name("scales.toml").read_text(encoding="utf-8"))
 SCALES: dict[ScaleName, Scale] = {declared["name"]: _scale(declared) for declared in _DECLARED_SCALES["scale"]}
 TINY, SMALL, BASE, PAPER = SCALES.values()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Claims as contrasts between rows. `albert.paper.results` tests them on the first of their columns that a scale
+# Claims as contrasts between rows. `experiments.results` tests them on the first of their columns that a scale
 # has: the paper's average if all five tasks are run, else held-out scores or a related task.
 
 Relation = Literal["higher", "not higher", "alike"]
@@ -195,7 +195,7 @@ class Claim:
         return next((name for name in self.columns if name in available), None)
 
 
-_DECLARED = tomllib.loads((files("albert.paper") / "paper.toml").read_text(encoding="utf-8"))
+_DECLARED = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
 GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
 """Declared tables by name."""
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}

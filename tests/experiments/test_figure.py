@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import pytest
-
-from albert.paper.grids import grid_of
-from albert.paper.jobs import Folders, open_study
-from albert.paper.results import Cell, RunScore, read_outcome
-from albert.paper.table_pictures import draw_depth, draw_variants
+from experiments.grids import grid_of
+from experiments.jobs import Folders, open_study
+from experiments.pictures import draw_depth, draw_variants
+from experiments.results import Cell, RunScore, read_outcome
 
 
 @pytest.fixture

@@ -1,45 +1,105 @@
-"""`albert tables`: the paper's tables, run, shown beside the paper's, and exported."""
+"""The paper's tables: listed, run, shown beside the paper's, and exported."""
 
+import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.api.options import Argument
-from albert.cli.main import imports
-from albert.cli.options import CommandGroup, command
 from albert.cli.render import bold, open_console, print_lines, table
+from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
+from albert.runtime.json_files import save_json
+from albert.tasks import glue, race, squad
+from albert.tasks.task import Task
+from experiments import jobs, report
+from experiments.execution import Execution
+from experiments.grids import GRIDS, SCALES, Grid, ScaleName, grid_of
+from experiments.jobs import Folders, Study
+from experiments.results import Outcome, export_results, hours_by_variant, read_outcome
 
-if TYPE_CHECKING:
-    from albert.paper.grids import Grid
-    from albert.paper.jobs import Folders, Study
-    from albert.paper.results import Outcome
-    from albert.tasks.task import Task
-
-ScaleName = Literal["tiny", "small", "base", "paper"]
-TABLES = Argument(metavar="TABLE...")
+PROGRAM = "python -m experiments"
+KNOWN = (*GRIDS, *report.STATIC_TABLES)
 ALL = "all"
 """The name that stands for every table."""
 
 
-def list_tables(*, scale: ScaleName = "tiny") -> None:
-    """List the tables and figures.
+def main(arguments: list[str]) -> int | None:
+    """Run one of the commands."""
+    options = vars(make_parser().parse_args(arguments))
+    command = options.pop("command")
+    for option in ("threads", "seeds"):
+        number = options.get(option)
+        if number is not None and number < 1:
+            raise UsageError(f"--{option}", f"is {number}, at least 1 is needed")
+    return command(**options)
 
-    Example: albert tables list --scale small
 
-    Args:
-        scale: The scale, which determines the number of runs.
-    """
-    with imports():
-        from albert.paper import jobs, report
-        from albert.paper.grids import GRIDS, SCALES, grid_of
+def make_parser() -> argparse.ArgumentParser:
+    """The options of all commands."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="The paper's tables and figures, ours beside theirs.")
+    parts = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    def add(function: Callable[..., None], name: str, text: str) -> argparse.ArgumentParser:
+        part = parts.add_parser(name, help=text, description=text)
+        part.set_defaults(command=function)
+        return part
+
+    listing = add(list_tables, "list", "the tables and figures, and the number of runs of each")
+    running = add(run, "run", "run what is not done, then show; if it is stopped, the same command resumes")
+    showing = add(show, "show", "results so far, ours beside the paper's, as Markdown, CSV and PNG")
+    exporting = add(export, "export", "copy the results of finished runs, without their weights")
+    listing.add_argument("--scale", choices=SCALES, default="tiny", help="determines the number of runs")
+    names = f"names of tables and figures, see `{PROGRAM} list`, or {ALL}"
+    running.add_argument("tables", nargs="+", metavar="TABLE", help=names)
+    showing.add_argument("tables", nargs="*", metavar="TABLE", help=f"{names}; every finished table when not given")
+    exporting.add_argument(
+        "directory", type=Path, help="the copy; existing results of the same runs in it are replaced"
+    )
+    for part in (running, showing, exporting):
+        part.add_argument("--scale", choices=SCALES, help="that of OUTPUT, else tiny, when not given")
+        part.add_argument(
+            "--output", type=Path, help="the root of all runs and results; runs/tables-SCALE when not given"
+        )
+    for part in (running, showing):
+        part.add_argument(
+            "--data",
+            type=Path,
+            nargs="+",
+            default=(),
+            metavar="CORPUS",
+            help="prepared corpora: the first is the text of all tables, all together the additional text (Table 7)",
+        )
+        part.add_argument(
+            "--seeds", type=int, help="pre-trainings of each row; those of OUTPUT, or of the scale, when not given"
+        )
+        part.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    for option, tasks in (("glue", "GLUE's tasks"), ("squad", "SQuAD"), ("race", "RACE")):
+        text = f"the folder of {tasks}; without it these tasks are left out"
+        running.add_argument(f"--{option}-data", type=Path, help=text)
+    running.add_argument(
+        "--files",
+        nargs="+",
+        default=(),
+        metavar="TASK/SPLIT=FILE",
+        help="replacements of published files, in their layout (qnli/train=mine.tsv)",
+    )
+    running.add_argument(
+        "--threads", type=int, help="threads of this process; 1 when several processes share the cores"
+    )
+    return parser
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The commands.
+
+
+def list_tables(*, scale: ScaleName) -> None:
+    """List the tables and figures with their numbers of pre-trainings at a scale."""
     declared = SCALES[scale]
     rows = []
     for name in GRIDS:
@@ -53,60 +113,31 @@ def list_tables(*, scale: ScaleName = "tiny") -> None:
 
 
 def run(
-    tables: Annotated[tuple[str, ...], TABLES] = (),
     *,
-    scale: ScaleName = "tiny",
-    data: tuple[Path, ...] = (),
-    glue_data: Path | None = None,
-    squad_data: Path | None = None,
-    race_data: Path | None = None,
-    files: tuple[str, ...] = (),
-    output: Path | None = None,
-    seeds: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int | None = None,
+    tables: Sequence[str],
+    scale: ScaleName | None,
+    data: Sequence[Path],
+    glue_data: Path | None,
+    squad_data: Path | None,
+    race_data: Path | None,
+    files: Sequence[str],
+    output: Path | None,
+    seeds: int | None,
+    device: str,
+    threads: int | None,
 ) -> None:
     """Run the missing runs of tables, then show the tables.
 
     Runs that several tables share are made once. If it is stopped, the same command resumes. Commands on
-    other tables can run below the same OUTPUT at the same time: use --threads 1 in both on two cores. OUTPUT/runs
-    contains each pre-training as `albert pretrain` writes it, OUTPUT/scores each fine-tuning; a run that you made there
-    yourself counts.
-
-    Example: albert tables run 5 --data corpus --glue-data glue
-
-    Example: albert tables run 3 4 5 --data corpus --glue-data glue --threads 1 --output runs/tables
-
-    Args:
-        tables: Names of tables and figures, see `albert tables list`, or all.
-        scale: The size: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes.
-        data: Prepared corpora: the first is the text of all tables, all together are the additional text (Table 7).
-        glue_data: The folder of GLUE's tasks; without it these tasks are left out.
-        squad_data: The folder of SQuAD's files, likewise.
-        race_data: The folder of RACE, likewise.
-        files: TASK/SPLIT=FILE: a replacement of a published file, in its layout (qnli/train=mine.tsv).
-        output: The root of all runs and results; runs/tables-SCALE when not set.
-        seeds: Number of pre-trainings of each row, with the seeds from 0 on; those of OUTPUT, or of the scale, when not
-            set.
-        threads: Threads of this process; 1 when several processes share the cores.
+    other tables can run below the same output at the same time. `runs` below the output has each pre-training as
+    `albert pretrain` writes it, `scores` each fine-tuning; a run that was made there by hand counts.
     """
-    for option, number in (("--threads", threads), ("--seeds", seeds)):
-        if number is not None and number < 1:
-            raise UsageError(option, f"is {number}, at least 1 is needed")
-
-    with imports():
-        from albert.paper import jobs
-        from albert.paper.execution import Execution
-        from albert.paper.grids import GRIDS, grid_of
-        from albert.runtime.devices import set_threads
-        from albert.runtime.json_files import save_json
-
     names = known_tables(tables)
     if not data:
         raise UsageError("--data", "is missing", "give a corpus from `albert prepare`")
     if threads is not None:
         set_threads(threads)
-    folders = jobs.Folders(output or default_root(scale))
+    folders = root_of(scale, output)
     study = jobs.open_study(folders.root, scale, data, device, seeds)
     grids = [grid_of(name, study.declared) for name in names if name in GRIDS]
     tasks, left_out = find_tasks(grids, study, glue_data, squad_data, race_data, files)
@@ -126,97 +157,61 @@ def run(
 
 
 def show(
-    tables: Annotated[tuple[str, ...], TABLES] = (),
     *,
-    scale: ScaleName = "tiny",
-    data: tuple[Path, ...] = (),
-    output: Path | None = None,
-    seeds: int | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    tables: Sequence[str],
+    scale: ScaleName | None,
+    data: Sequence[Path],
+    output: Path | None,
+    seeds: int | None,
+    device: str,
 ) -> None:
-    """Show the results so far, ours beside the paper's, and check the paper's claims. Markdown, CSV and PNG are
-    written to OUTPUT/tables. Missing results are left empty and counted.
+    """Show the results so far, ours beside the paper's, and check the paper's claims.
 
-    Example: albert tables show 5
-
-    Example: albert tables show all --output runs/tables
-
-    Args:
-        tables: Names of tables and figures, see `albert tables list`, or all.
-        scale: The size: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes.
-        data: Prepared corpora: the first is the text of all tables, all together are the additional text (Table 7).
-        output: The root of all runs and results; runs/tables-SCALE when not set.
-        seeds: Number of pre-trainings of each row, with the seeds from 0 on; those of OUTPUT, or of the scale, when not
-            set.
+    Markdown, CSV and PNG are written to `tables` below the output. Missing results are left empty and counted.
     """
-    if seeds is not None and seeds < 1:
-        raise UsageError("--seeds", f"is {seeds}, at least 1 is needed")
-
-    with imports():
-        from albert.paper import jobs
-
-    folders = jobs.Folders(output or default_root(scale))
+    folders = root_of(scale, output)
     study = jobs.open_study(folders.root, scale, data, device, seeds)
-    write_tables(open_console(), known_tables(tables), study, folders)
+    if tables:
+        names = known_tables(tables)
+    else:
+        names = [name for name in GRIDS if jobs.is_finished(grid_of(name, study.declared), study, folders)]
+        if not names:
+            raise UsageError(folders.root, "no table is finished", f"name one: {PROGRAM} show 5")
+    write_tables(open_console(), names, study, folders)
 
 
-def export(
-    directory: Path,
-    *,
-    scale: ScaleName = "tiny",
-    output: Path | None = None,
-) -> None:
-    """Copy the results of finished runs: recipes, curves, scores, no weights; a few kilobytes for each run. `albert
-    tables show` works on the copy, and `albert tables run --output COPY` continues from it on another machine; weights
-    that are needed again are trained again.
+def export(*, directory: Path, scale: ScaleName | None, output: Path | None) -> None:
+    """Copy the results of finished runs: recipes, curves, scores, no weights; a few kilobytes for each run.
 
-    Example: albert tables export results/tables-tiny
-
-    Example: albert tables show 5 --output results/tables-tiny-openings
-
-    Args:
-        directory: The copy; existing results of the same runs are replaced.
-        scale: The scale of the runs, if --output is not set.
-        output: The root of the runs; runs/tables-SCALE when not set.
+    `show` works on the copy, and `run --output COPY` continues from it on another machine; weights that are needed
+    again are trained again.
     """
-    with imports():
-        from albert.paper.results import export_results
-
-    root = output or default_root(scale)
+    root = root_of(scale, output).root
     print(f"{directory}: {export_results(root, directory):,} files of {root}")
 
 
-def default_root(scale: ScaleName) -> Path:
-    """The root of a scale's tables without --output."""
-    return Path("runs") / f"tables-{scale}"
+def root_of(scale: ScaleName | None, output: Path | None) -> Folders:
+    """The folders below OUTPUT, or below the default root of a scale."""
+    return Folders(output or Path("runs") / f"tables-{scale or 'tiny'}")
 
 
 def known_tables(names: Sequence[str]) -> list[str]:
-    """The named tables, each once; raises UsageError for an unknown one, or if there is none."""
-    from albert.paper.grids import GRIDS
-    from albert.paper.report import STATIC_TABLES
-
-    known = [*GRIDS, *STATIC_TABLES]
-    if not names:
-        raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
+    """The named tables, each once; raises UsageError for an unknown one."""
     for name in names:
-        if name not in (*known, ALL):
-            raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*known, ALL]))
-    return known if ALL in names else list(dict.fromkeys(names))
+        if name not in (*KNOWN, ALL):
+            raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*KNOWN, ALL]))
+    return [*KNOWN] if ALL in names else list(dict.fromkeys(names))
 
 
 def find_tasks(
-    grids: "Sequence[Grid]",
-    study: "Study",
+    grids: Sequence[Grid],
+    study: Study,
     glue_data: Path | None,
     squad_data: Path | None,
     race_data: Path | None,
     file_options: Sequence[str],
-) -> "tuple[dict[str, tuple[Task, Path]], list[str]]":
+) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
     """The tasks that tables need, each with its folder, and a line for each task that is left out."""
-    from albert.paper import jobs
-    from albert.tasks import glue, race, squad
-
     sources = (
         ("--glue-data", glue_data, glue.TASKS),
         ("--squad-data", squad_data, squad.TASKS),
@@ -252,12 +247,8 @@ def find_tasks(
 # Output: tables with their results so far.
 
 
-def write_tables(console: Console, names: Sequence[str], study: "Study", folders: "Folders") -> None:
+def write_tables(console: Console, names: Sequence[str], study: Study, folders: Folders) -> None:
     """Print tables, and write each as Markdown, CSV and, if matplotlib is installed, PNG."""
-    from albert.paper import report
-    from albert.paper.grids import GRIDS, grid_of
-    from albert.paper.results import hours_by_variant, read_outcome
-
     folder = folders.root / "tables"
     for name in names:
         if name in report.STATIC_TABLES:
@@ -266,7 +257,7 @@ def write_tables(console: Console, names: Sequence[str], study: "Study", folders
             print_unfolded(console, table(f"{text.table}: {text.title}", text.head, text.rows))
             print_lines(console, *text.notes, " and ".join(map(str, report.write_text_table(text, folder))))
     try:
-        from albert.paper.table_pictures import draw_outcome
+        from experiments.pictures import draw_outcome
     except Unavailable as error:
         print(f"albert: note: no pictures of tables: {error}", file=sys.stderr)
         draw_outcome = None
@@ -281,10 +272,8 @@ def write_tables(console: Console, names: Sequence[str], study: "Study", folders
             console.print(" and ".join(map(str, paths)))
 
 
-def show_outcome(console: Console, outcome: "Outcome") -> None:
+def show_outcome(console: Console, outcome: Outcome) -> None:
     """Print the table, and a sentence for each claim."""
-    from albert.paper import report
-
     title = f"{outcome.grid.table}: {outcome.grid.title}"
     head, rows = report.side_by_side(outcome)
     if not outcome.grid.columns:
@@ -311,14 +300,3 @@ def print_unfolded(console: Console, wide: Table) -> None:
     """Print a table without folding or cutting cells; the terminal wraps long lines."""
     needed = Measurement.get(console, console.options.update(max_width=10_000), wide).maximum
     open_console(at_least=needed).print(wide)
-
-
-tables_main = CommandGroup(
-    "albert tables",
-    {
-        "list": command(list_tables, "albert tables list"),
-        "run": command(run, "albert tables run"),
-        "show": command(show, "albert tables show"),
-        "export": command(export, "albert tables export"),
-    },
-)

@@ -1,11 +1,11 @@
 """Tables without runs: sizes, recipes, and the cost of pre-training."""
 
 import pytest
+from experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
+from experiments.report import STATIC_TABLES, costs, finetuning, sizes
 
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
-from albert.paper.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
-from albert.paper.report import STATIC_TABLES, costs, finetuning, sizes
 from albert.tasks.submission import DECLARED
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from albert.paper.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
 from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -20,6 +19,7 @@ from albert.tasks.task import Task
 from albert.text.shards import TokenCorpus
 from albert.training.record import CorpusRecord, corpus_records
 from albert.training.run_folder import RESULTS_NAME, RunFolder
+from experiments.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
 
 # --------------------------------------------------------------------------------------------------------------------
 # Layout of the folders below the root of a study.
@@ -157,6 +157,14 @@ def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks
     return tuple(jobs.values())
 
 
+def is_finished(grid: Grid, study: "Study", folders: Folders) -> bool:
+    """Return whether every run of a table is done; False for a table without runs, or without their corpora."""
+    tasks = [task.task for task in study.declared.tasks]
+    jobs = list_jobs([grid], study.declared, study.fingerprints, tasks)
+    can_train = all(has_corpora(variant, study.fingerprints) for variant in grid.variants())
+    return can_train and bool(jobs) and all(job.is_done(folders) for job in jobs)
+
+
 def has_corpora(variant: Variant, corpora: Sequence[str]) -> bool:
     """Return whether there are enough corpora to train a variant: additional text needs a second one."""
     return len(corpora) > 1 or not any(part.additional_text for part in variant.chain())
@@ -240,21 +248,20 @@ class Study:
 
     Attributes:
         corpora: the first is read by all variants; variants with additional text (Table 7) read all of them.
-        precision: of all pre-trainings whose recipe leaves it open, on any machine; part of their keys. None for a
-            study from before it was saved, whose keys contain "auto".
+        precision: of all pre-trainings whose recipe leaves it open, on any machine; part of their keys.
         seeds: pre-trainings of every variant, with the seeds from 0 on; None: the scale's.
     """
 
     scale: ScaleName
     corpora: tuple[CorpusRecord, ...] = ()
-    precision: Precision | None = None
+    precision: Precision
     seeds: int | None = None
 
     @property
     def declared(self) -> Scale:
         """The scale, with the study's seeds, and its precision in the recipe."""
         scale = replace(SCALES[self.scale], seeds=range(self.seeds)) if self.seeds else SCALES[self.scale]
-        if self.precision is None or scale.recipe.precision != "auto":
+        if scale.recipe.precision != "auto":
             return scale
         return replace(scale, recipe=replace(scale.recipe, precision=self.precision))
 
@@ -265,11 +272,12 @@ class Study:
 
 
 def open_study(
-    root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto", seeds: int | None = None
+    root: Path, scale: ScaleName | None, corpora: Sequence[Path], device: str = "auto", seeds: int | None = None
 ) -> Study:
     """The study below a root, or a new one; nothing is written.
 
     Args:
+        scale: None for that of the existing study, or "tiny".
         corpora: prepared corpora; if empty, those of the existing study.
         device: decides the precision of a new study.
         seeds: None for those of the existing study, or of the scale.
@@ -279,19 +287,21 @@ def open_study(
         MissingInput, DamagedData: a corpus cannot be opened.
     """
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
-    study = Study(scale=scale, corpora=corpus_records(opened).corpora)
+    records = corpus_records(opened).corpora
     if not (root / STUDY_NAME).is_file():
-        return replace(study, precision=fastest_precision(pick_device(device)), seeds=seeds)
+        precision = fastest_precision(pick_device(device))
+        return Study(scale=scale or "tiny", corpora=records, precision=precision, seeds=seeds)
     saved = load_json(Study, root / STUDY_NAME)
     saved = replace(saved, seeds=seeds or saved.seeds)
-    if saved.scale != scale:
+    if scale is not None and saved.scale != scale:
         raise InvalidConfiguration(root, f"holds runs of the scale {saved.scale}", f"give --scale {saved.scale}")
     if not corpora:
         return saved
-    if saved.fingerprints[:1] != study.fingerprints[:1]:
-        why = f"holds runs on {saved.corpora[0]}, --data is {study.corpora[0]}"
+    given = replace(saved, corpora=records)
+    if saved.fingerprints[:1] != given.fingerprints[:1]:
+        why = f"holds runs on {saved.corpora[0]}, --data is {records[0]}"
         raise InvalidConfiguration(root, why, "give the same corpus, or another --output")
-    return replace(saved, corpora=study.corpora)
+    return given
 
 
 def parse_file_options(options: Iterable[str]) -> dict[str, dict[str, Path]]:

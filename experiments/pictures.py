@@ -9,26 +9,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.paper.grids import Column, Row
-from albert.paper.jobs import LAYERS_NAME, Folders
-from albert.paper.layer_pictures import draw_layers
-from albert.paper.layers import LayerSimilarity, write_layers
-from albert.paper.report import CONSTANT, describe_progress, heading, paper_score
-from albert.paper.results import Outcome
 from albert.report.curves import read_runs
 from albert.report.pictures import (
     BLUE,
     COLORS,
     GREY,
+    MARKERS,
     ORANGE,
     Axes,
     Figure,
+    MaxNLocator,
     PercentFormatter,
     save_figure,
     style_axes,
 )
 from albert.runtime.errors import MissingInput
 from albert.runtime.json_files import load_json
+from experiments.grids import Column, Row
+from experiments.jobs import LAYERS_NAME, Folders
+from experiments.layers import LayerSimilarity, write_layers
+from experiments.report import CONSTANT, describe_progress, heading, paper_score
+from experiments.results import Outcome
 
 SCORES = ("intrinsic", "downstream", "average")
 MAX_PANELS = 6
@@ -98,6 +99,25 @@ def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bo
         draw_layers(measured, picture)
         write_layers(measured, picture.with_name(f"{picture.stem}-layers.csv"))
     return bool(measured)
+
+
+def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
+    """Draw models side by side into one PNG; both axes start at 0."""
+    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    distance, angle = figure.subplots(1, 2)
+    for number, model in enumerate(measured):
+        layers = range(1, len(model.distance) + 1)
+        color = COLORS[number % len(COLORS)]
+        marker = MARKERS[number % len(MARKERS)]
+        for axes, values in ((distance, model.distance), (angle, model.angle)):
+            axes.plot(layers, values, color=color, marker=marker, markersize=4, linewidth=1.8)
+        distance.plot([], [], color=color, marker=marker, label=f"{model.model} ({model.layers})")
+    for axes, title in ((distance, "L2 distance of input and output"), (angle, "angle between them, degrees")):
+        axes.set(title=title, xlabel="layer", ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        style_axes(axes)
+    figure.legend(loc="outside upper left", frameon=False, fontsize=9)
+    save_figure(figure, picture)
 
 
 def draw_variants(outcome: Outcome) -> Figure | None:

@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.tiny import tiny_config
-
-from albert.checkpoints.model_directory import save_model_directory
-from albert.commands.sample import load_chapters
-from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.paper.layer_pictures import draw_layers
-from albert.paper.layers import (
+from experiments.layers import (
     SMOOTHNESS,
     cached_layers,
     cut_passages,
@@ -23,6 +16,13 @@ from albert.paper.layers import (
     unevenness,
     write_layers,
 )
+from experiments.pictures import draw_layers
+from tests.tiny import tiny_config
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.commands.sample import load_chapters
+from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
+from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
 
@@ -86,7 +86,7 @@ def test_unevenness_and_last_movement_by_hand():
 
 
 def test_layer_movement_is_cached(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.paper.layers.PASSAGES", 3)
+    monkeypatch.setattr("experiments.layers.PASSAGES", 3)
     layers = cached_layers(models["shared"], tmp_path / "layers.json", 64)
     assert len(layers.distance) == len(layers.angle) == 3 and layers.tokens > 0
     assert all(measure(layers) >= 0 for measure in SMOOTHNESS.values())

@@ -7,9 +7,9 @@ from typing import Any
 
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.model.sizes import PUBLISHED_SIZES
-from albert.paper.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
-from albert.paper.results import Cell, Outcome, check_claim, count_as_paper
 from albert.runtime.files import write_csv, write_text
+from experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
+from experiments.results import Cell, Outcome, check_claim, count_as_paper
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tables that need no run: model sizes (Table 1), fine-tuning recipes (Table 14) and the cost of pre-training.

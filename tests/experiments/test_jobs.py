@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from experiments.grids import PAPER, SCALES, TINY, grid_of
+from experiments.jobs import STUDY_NAME, Folders, Job, has_corpora, list_jobs, open_study, parse_file_options
+from experiments.report import csv_rows, describe_progress, markdown, side_by_side
+from experiments.results import read_outcome
 
-from albert.paper.grids import PAPER, SCALES, TINY, grid_of
-from albert.paper.jobs import STUDY_NAME, Folders, Job, has_corpora, list_jobs, open_study, parse_file_options
-from albert.paper.report import csv_rows, describe_progress, markdown, side_by_side
-from albert.paper.results import read_outcome
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import save_json
 
@@ -126,12 +126,3 @@ def test_a_study_keeps_its_number_of_seeds(tmp_path):
     save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu", seeds=3))
     jobs = pretrainings("5", scale=open_study(tmp_path, "tiny", (), "cpu").declared)
     assert [job.variant.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-def test_studies_without_precision_are_read(tmp_path):
-    save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu"))
-    saved = json.loads((tmp_path / STUDY_NAME).read_text(encoding="utf-8"))
-    del saved["precision"]  # as before 22 November 2026
-    (tmp_path / STUDY_NAME).write_text(json.dumps(saved), encoding="utf-8")
-    study = open_study(tmp_path, "tiny", (), "cpu")
-    assert study.precision is None and study.declared == TINY

@@ -1,21 +1,22 @@
 """The declared experiments: tables, columns, claims, variants and scales."""
 
+import shutil
 import tomllib
 from dataclasses import replace
 
 import pytest
+from experiments.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, grid_of, variant, variant_key
+from experiments.jobs import Folders, open_study
+from experiments.report import STATIC_TABLES, comparison_notes, write_report
+from experiments.results import read_outcome
+from experiments.tables import main
 
-from albert.cli.main import run
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 from albert.model.sizes import PUBLISHED_SIZES
-from albert.paper import grids
-from albert.paper.grids import BASE, GRIDS, PAPER, SCALES, TINY, Grid, grid_of, variant, variant_key
-from albert.paper.jobs import Folders, open_study
-from albert.paper.report import STATIC_TABLES, comparison_notes, write_report
-from albert.paper.results import read_outcome
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import from_json, to_json
+from experiments import grids, tables
 
 CORPORA = ("first", "second")
 GRID = pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_parameters_at_paper_scale_equal_the_tables():
 
 
 def test_unknown_tables_suggest_the_closest(refused):
-    refused(["tables", "show", "figure1"], 2, "figure1", "figure-1")
+    refused(lambda: main(["show", "figure1"]), 2, "figure1", "figure-1")
 
 
 def test_new_table_needs_one_entry(monkeypatch, tmp_path, capsys):
@@ -85,13 +86,14 @@ def test_new_table_needs_one_entry(monkeypatch, tmp_path, capsys):
         claims = [{sentence = "More layers are better.", contrasts = [["all", "higher", "one"]]}]
     """
     monkeypatch.setitem(grids.GRIDS, "A", tomllib.loads(declared))
+    monkeypatch.setattr(tables, "KNOWN", ("A",))
     grid = grid_of("A", TINY)
     assert grid.title == "One layer, and base"
     assert [(row.label, row.variant.name) for row in grid.rows] == [
         ("1 layer", "albert-base-L1"),
         ("all", "albert-base"),
     ]
-    assert run(["tables", "show", "A", "--output", str(tmp_path)]) == 0
+    main(["show", "A", "--output", str(tmp_path)])
     shown = capsys.readouterr().out
     assert "80.8" in shown and "More layers are better. — not known yet" in shown and "0 of 4 pre-trainings" in shown
 
@@ -105,6 +107,12 @@ def test_published_results_are_reproduced_byte_for_byte(checkout, tmp_path):
         outcome = read_outcome(grid_of(path.stem, study.declared), study.declared, study.fingerprints, Folders(root))
         for written in write_report(outcome, tmp_path, f"{path.stem}.png"):
             assert written.read_bytes() == path.with_suffix(written.suffix).read_bytes()
+
+
+def test_every_table_is_shown_from_published_results(checkout, tmp_path):
+    root = shutil.copytree(checkout / "results" / "tables-tiny-openings", tmp_path / "runs")
+    main(["show", "all", "--output", str(root)])
+    assert {path.stem for path in (root / "tables").glob("*.md")} == {*GRIDS, *STATIC_TABLES}
 
 
 # --------------------------------------------------------------------------------------------------------------------

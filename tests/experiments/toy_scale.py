@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from experiments.grids import TINY, Downstream
 from tests.tiny import tiny_config
 
 from albert.optim.recipe import ScheduleRecipe
-from albert.paper.grids import TINY, Downstream
 from albert.tasks.recipe import TaskRecipe
 
 _SHAPE = tiny_config(180, intermediate_size=32, max_position_embeddings=32)

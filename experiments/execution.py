@@ -12,7 +12,6 @@ from pathlib import Path
 
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
-from albert.paper.jobs import Folders, Job, done_jobs
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init
@@ -22,6 +21,7 @@ from albert.runtime.errors import Diverged
 from albert.runtime.files import LOCK_NAME, try_locked
 from albert.runtime.json_files import save_json
 from albert.tasks.task import Task
+from experiments.jobs import Folders, Job, done_jobs
 
 
 @dataclass(frozen=True, kw_only=True)

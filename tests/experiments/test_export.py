@@ -3,10 +3,10 @@
 import json
 from itertools import pairwise
 
+from experiments.results import export_results, thin_journal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.paper.results import export_results, thin_journal
 from albert.runtime.json_files import read_journal
 
 

@@ -14,8 +14,16 @@ from scipy.stats import t
 
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
-from albert.paper.grids import DOWNSTREAM, Claim, Column, Contrast, Grid, Relation, Row, Scale, Variant, variant_key
-from albert.paper.jobs import (
+from albert.pretraining.evaluation import NORMAL_95
+from albert.pretraining.recipe import saved_recipe
+from albert.runtime.errors import CannotCreate, MissingInput
+from albert.runtime.files import write_bytes
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.runtime.manifest import MANIFEST_NAME
+from albert.training.record import CORPORA_NAME
+from albert.training.run_folder import RESULTS_NAME, RunFolder
+from experiments.grids import DOWNSTREAM, Claim, Column, Contrast, Grid, Relation, Row, Scale, Variant, variant_key
+from experiments.jobs import (
     INTRINSIC_NAME,
     LAYERS_NAME,
     STUDY_NAME,
@@ -25,15 +33,7 @@ from albert.paper.jobs import (
     task_seeds,
     training_hours,
 )
-from albert.paper.layers import SMOOTHNESS, cached_layers
-from albert.pretraining.evaluation import NORMAL_95
-from albert.pretraining.recipe import saved_recipe
-from albert.runtime.errors import CannotCreate, MissingInput
-from albert.runtime.files import write_bytes
-from albert.runtime.json_files import read_journal, read_json_object
-from albert.runtime.manifest import MANIFEST_NAME
-from albert.training.record import CORPORA_NAME
-from albert.training.run_folder import RESULTS_NAME, RunFolder
+from experiments.layers import SMOOTHNESS, cached_layers
 
 # --------------------------------------------------------------------------------------------------------------------
 # The difference between two variants, with an interval from the spread between seeds and the error of held-out items.
@@ -410,8 +410,8 @@ def _read_if_present(path: Path) -> dict[str, Any] | None:
 # --------------------------------------------------------------------------------------------------------------------
 # Export of results without weights: everything that tables are made from.
 #
-# The copy is a root like any other: its tables look the same, and `albert tables run` continues it on another machine.
-# Finished runs count; weights that are needed again are trained again (`jobs.done_jobs`).
+# The copy is a root like any other: its tables look the same, and `python -m experiments run` continues it on another
+# machine. Finished runs count; weights that are needed again are trained again (`jobs.done_jobs`).
 
 KEPT_LINES = 40
 """Training records kept of a journal, enough for a curve; evaluations are all kept."""
@@ -429,7 +429,9 @@ def export_results(root: Path, destination: Path) -> int:
         WriteFailed: the disk is full or failed; files written before are complete.
     """
     if not (root / STUDY_NAME).is_file():
-        raise MissingInput(root / STUDY_NAME, "no tables were run here", "name the --output of `albert tables run`")
+        raise MissingInput(
+            root / STUDY_NAME, "no tables were run here", "name the --output of `python -m experiments run`"
+        )
     if destination.resolve() == root.resolve():
         raise CannotCreate(destination, "holds the runs themselves", "name another folder for the copy")
     files = dict(_exported(Folders(root)))

@@ -276,4 +276,4 @@ def test_a_discriminator_and_wide_embeddings_of_electra_open(tmp_path):
     model.save_pretrained(tmp_path)
     actual, opened = ours(tmp_path)
     torch.testing.assert_close(actual, theirs(model.electra, "Model"), rtol=0, atol=1e-11)
-    assert opened.loading_report.not_used == "in the file, not used here: 4 of discriminator_predictions"
+    assert opened.loading_report.not_used == "tensors of the file that are not used here: discriminator_predictions (4)"

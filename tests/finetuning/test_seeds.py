@@ -10,6 +10,7 @@ from tests.finetuning.conftest import weights_of
 from tests.refusals import refusal
 from tests.tiny import short_task
 
+import albert
 from albert.cli.main import run
 from albert.finetuning import several
 from albert.finetuning.run import finetune
@@ -228,3 +229,10 @@ def test_benchmark_continues_after_a_diverged_task(glue, start, tmp_path, diverg
     assert "all 1 runs diverged" in outcomes["mnli"].missing
     assert outcomes["rte"].started_from is None
     assert result.diagnostics["ax"]["missing"] == ["the model of its task is missing"]
+
+
+def test_a_sweep_of_seeds_is_shown_in_python(pretrained, tmp_path):
+    rows = [{"text": f"the ship {n} " + ("sank" if n % 2 else "sailed"), "label": "ab"[n % 2]} for n in range(40)]
+    result = albert.sweep(train=rows, model=pretrained, output=tmp_path / "runs", seeds=2, epochs=0.1)
+    assert "frozen model with a linear head" in repr(result) and "the median of 2 seeds" in repr(result)
+    assert result.report["frozen_head"]["scores"].keys() == result.scores.keys()

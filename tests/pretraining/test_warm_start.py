@@ -169,7 +169,7 @@ def test_a_classifier_can_be_the_start_and_its_missing_heads_are_reported(start,
     save_model_directory(tmp_path / "classifier", AlbertForSequenceClassification(tiny_recipe.model, 3), tiny_corpus)
     drawn, unused = start(model=tmp_path / "classifier").start.notes
     assert drawn.startswith("newly initialised: ") and "predictions.bias" in drawn and "sop_classifier" in drawn
-    assert unused == "in the file, not used here: 2 of classifier"
+    assert unused == "tensors of the file that are not used here: classifier (2)"
 
 
 @pytest.mark.parametrize(("name", "here"), [("embedding_size", 8), ("hidden_size", 64), ("intermediate_size", 96)])

@@ -247,6 +247,9 @@ def _weight_files(directory: Path) -> list[Path]:
     for name, (why, remedy) in _OTHERS.items():
         if (directory / name).exists():
             raise MissingInput(directory / name, why, remedy)
+    if any(directory.glob("*.onnx")):
+        remedy = "name the model that it was exported from; `albert info PATH --verify` checks the files of an export"
+        raise MissingInput(directory, f"holds an ONNX file and no {WEIGHTS_NAME}", remedy)
     raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
 
 
@@ -330,8 +333,8 @@ class LoadingReport:
     def not_used(self) -> str:
         """A line on unused tensors, counted by head; empty if there are none."""
         heads = Counter(name.split(".")[0] for name in self.unexpected)
-        counts = ", ".join(f"{n} of {head}" for head, n in heads.items())
-        return f"in the file, not used here: {counts}" if counts else ""
+        counts = ", ".join(f"{head} ({n})" for head, n in heads.items())
+        return f"tensors of the file that are not used here: {counts}" if counts else ""
 
     def warn_if_unverified(self) -> None:
         """Log a missing manifest, once per process and model; without a handler it is a line on stderr."""

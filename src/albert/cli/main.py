@@ -52,7 +52,10 @@ COMMANDS = {
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),
     "convert": Command("albert.commands.convert", "a TensorFlow checkpoint or Hugging Face model to a model directory"),
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
-    "quantize": Command("albert.commands.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
+    "quantize": Command(
+        "albert.commands.quantize",
+        "a model with 8-bit integers for matrices: half the size of float16, a quarter of float32",
+    ),
     "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
     "info": Command("albert.commands.info", "describe or check a model, a corpus or this machine"),
 }

@@ -2,6 +2,7 @@
 pre-trained models on held-out text."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,7 @@ def evaluate(
         max_ngram: For pretraining: maximum number of words that are masked together; 1 masks single words, as for
             tiny's card.
         json: For pretraining: print a JSON object instead of the table.
-        micro_batch_tokens: Tokens in one pass through the model; depths are compared with those of `albert predict`.
+        micro_batch_tokens: Tokens in one pass through the model; fewer need less memory.
         precision: Precision of matrix products; auto, as in albert predict, is fp32 on a CPU and bf16 on a GPU.
             Several, or int8, are compared in one table; if the score moves by more than the tolerance the command
             fails (exit 4).
@@ -220,6 +221,8 @@ def evaluate(
         )
         result = EvaluateResult(scores=together.scores, baseline=together.baseline, report=content, found=scored)
         finish(result, results, on_result)
+        if on_result is None and origin is not None:
+            print(f"albert: note: {origin}", file=sys.stderr)
         results_of_splits.append(result)
     return results_of_splits[-1]
 
@@ -623,7 +626,7 @@ def lines_on_depths(result: "EvaluateResult", curve: "DepthCurve") -> "list[Rend
     """Notes on the model, and its scores at each depth."""
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
     how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
-    costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
+    costs = "GFLOPs, of the encoder's matrix products, and ms are those of one example"
     return [*curve.notes, how, table_of_rows(result.rows()), costs]
 
 

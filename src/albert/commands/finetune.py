@@ -47,6 +47,8 @@ LISTENER = Argument(only_python=True)
 CONTRADICTIONS = 0.2
 """Share of the rows that may repeat a text with another label without a warning."""
 SHOWN_NEVER = 10
+MORE_THAN_WANTED = 1.2
+"""A held-out part is larger than was asked for, so that it is said, from this multiple on."""
 MIN_REPEATED_ROWS = 30
 """From so many rows on, texts that repeat so often that half of the rows are copies are said."""
 
@@ -336,9 +338,12 @@ def report_on_rows(
             warnings.append(f"warning: {split}: {rows} left out of training and scores")
         n_texts = found.rows - found.counts["duplicates"]
         if found.rows >= MIN_REPEATED_ROWS and n_texts <= found.rows / 2:
-            why = "a score on them is that of so many texts" if split != "train" else "more different texts would help"
+            why = "a score on them says as much as one on these texts alone"
+            if split == "train":
+                why = "more different texts would help"
             kept = statistics["train"].counts.get("kept back for dev", 0) if split == "dev" and n_train else 0
-            if kept:
+            wanted = 0.0 if read is None else read.table_task.held_out.share
+            if kept > MORE_THAN_WANTED * wanted * (kept + n_train):
                 why += f"; rows with the same text stay together, so that {kept / (kept + n_train):.0%} are held out"
             warnings.append(f"warning: {split}: {found.rows:,} rows have {n_texts:,} different texts: {why}")
         contradictions = found.counts["contradictions"]

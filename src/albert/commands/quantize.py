@@ -9,7 +9,8 @@ from albert.cli.render import bytes_of, key_value_table, next_line, open_console
 
 
 def quantize(model: str, *, output: Path, revision: str | None = None, replace: bool = False) -> None:
-    """Write a model with matrices as 8-bit integers, one scale for each row: about a quarter of the size.
+    """Write a model with matrices as 8-bit integers, one scale for each row: about half the size of
+    float16, a quarter of float32.
 
     All commands of albert open the result; transformers does not. The change of the outputs is printed; `albert
     evaluate` shows the change of a score.
@@ -31,7 +32,7 @@ def quantize(model: str, *, output: Path, revision: str | None = None, replace: 
     }
     for name, largest in result.moved.largest.items():
         relative = f"{result.moved.relative[name]:.2%} of its spread (RMS)"
-        values[f"{name} moves"] = f"{largest:.3g} at most over random tokens, {relative}"
+        values[f"change of {name}"] = f"at most {largest:.3g} over random tokens, {relative}"
     values["written"] = output
     following = next_line(f"info {shlex.quote(str(output))}")
     print_lines(open_console(), key_value_table("albert quantize", values), following)

@@ -40,7 +40,7 @@ from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.random_streams import stream
 from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
 from albert.tasks.table_task import RecipeChanges
 from albert.text.tokenizer import Tokenizer
 from albert.training.loop import train
@@ -369,7 +369,7 @@ def finetune_contrastive(
                         base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
-                        recipe={**to_json(recipe), "temperature": temperature},
+                        recipe=recipe_of_vectors(recipe) | {"temperature": temperature},
                         scores={
                             f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY],
                             "the same before": before[ACCURACY],

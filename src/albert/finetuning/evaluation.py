@@ -516,7 +516,7 @@ def next_step(
     if trend != "stopped":
         why += _WITHOUT_PLATEAU[trend]
         return {"why": why, "try": f"--epochs {math.ceil(2 * epochs)}"}
-    why += "; the last evaluations rose by no more than chance, so more epochs do not help"
+    why += "; the last evaluations did not rise by more than chance, so more epochs do not help"
     return {"why": why, "try": larger or "more labelled rows"}
 
 

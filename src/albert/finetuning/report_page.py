@@ -134,7 +134,7 @@ def _scores_table(compared: Mapping[str, Mapping[str, float | None] | None]) -> 
         (name, *(format_score(scores[metric]) if metric in scores else "" for metric in metrics))
         for name, scores in models.items()
     ]
-    return f'<div class="scores">{_table(("", *(metric.replace("_", " ") for metric in metrics)), rows)}</div>'
+    return f'<div class="scores">{_table(("", *metrics), rows)}</div>'
 
 
 def _curves(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -266,11 +266,11 @@ def calibration_rows(calibration: Mapping[str, Any] | None) -> list[tuple[str, .
 def calibration_line(calibration: Mapping[str, Any]) -> str:
     """The calibration in one line."""
     difference = calibration["difference"]
-    verdict = "right on average"
+    verdict = "neither too high nor too low"
     if abs(difference) >= 1:
-        verdict = f"{abs(difference):.1f} points too {'high' if difference > 0 else 'low'} on average"
+        verdict = f"{abs(difference):.1f} points too {'high' if difference > 0 else 'low'}"
     error = calibration["expected_calibration_error"]
-    return f"Expected calibration error {error:.1f} points: the probabilities are {verdict}"
+    return f"Expected calibration error {error:.1f} points; on average the probabilities are {verdict}"
 
 
 def _notes(results: Mapping[str, Any]) -> list[str]:

@@ -274,7 +274,8 @@ def finetune(
             if ranks.is_first:
                 if not already_complete or not (folder.path / REPORT_NAME).exists():
                     write_report(folder)
-                save_custom_task(task, plan.recipe, output)
+                if not already_complete:
+                    save_custom_task(task, plan.recipe, output)
             return result
 
 

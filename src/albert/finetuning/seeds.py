@@ -116,7 +116,7 @@ class SeedsResult:
             "scores": {name: vars(spread) for name, spread in self.spreads.items()},
             "baseline": None if self.baseline is None else dict(self.baseline),
             "linear_baseline": self.linear_baseline,
-            "frozen_head": self.frozen_head,
+            "frozen_head": None if self.frozen_head is None else {"scores": self.frozen_head},
             "simpler_models": self.simpler,
             "advice": self.advice,
             "failed_seeds": [run.seed for run in self.failed],

@@ -174,7 +174,12 @@ def _settings_of(work: TaskWork) -> dict[str, Any]:
     unread: tuple[str, ...] = ()
     if not isinstance(target, Span):
         unread = ("stride",) if isinstance(target, Option) else ("question_length", "stride")
-    return {name: value for name, value in to_json(work.plan.recipe).items() if name not in unread}
+    recipe = {name: value for name, value in to_json(work.plan.recipe).items() if name not in unread}
+    if not work.settings.frozen:
+        return recipe
+    head = work.frozen_head() or {}
+    lengths = {name: recipe[name] for name in ("max_length", "question_length", "stride") if name in recipe}
+    return lengths | {name: head[name] for name in ("inverse_regularisation",) if name in head}
 
 
 def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:

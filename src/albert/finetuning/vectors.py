@@ -45,7 +45,7 @@ from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
 from albert.tasks.table_task import RecipeChanges
 from albert.training.loop import train
 from albert.training.metric_logger import require_logger
@@ -451,7 +451,7 @@ def finetune_vectors(
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
                         f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, "
                         f"starting from {started.source}.",
-                        recipe=to_json(recipe),
+                        recipe=recipe_of_vectors(recipe),
                         scores=shown,
                         data=[*started.changed, *notes, "no layer beside the encoder was trained or is needed"],
                     )

@@ -1,4 +1,4 @@
-"""Model directories with 8-bit matrices, a quarter of the size; and the comparison of outputs before and after.
+"""Model directories with 8-bit matrices, a quarter of float32's size; and the comparison of outputs before and after.
 
 Every matrix gets a scale for each row (an output of a layer or a piece of the vocabulary); biases, LayerNorms and small
 heads stay as they are. Tensors that only transformers needs are left out: copies of tied matrices, and the identity

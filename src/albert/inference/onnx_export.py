@@ -126,10 +126,11 @@ def onnx_card(
         "left_out": bool(report.left_out),
     }
     layers = counted(report.depth, "layers")
+    shared = "" if trained.opened.config.sharing == "none" else "; those that layers share are stored once"
     lines = [
         f"{name_of(directory)} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
-        f"{report.precision}, {layers}. Weights that layers share are stored once: in float32 its "
-        f"parameters are {report.weight_bytes / 1e6:,.1f} MB."
+        f"{report.precision}, {layers}. In float32 the parameters that it uses are "
+        f"{report.weight_bytes / 1e6:,.1f} MB{shared}."
     ]
     if report.vectors is not None:
         lines.append(

@@ -258,7 +258,7 @@ class Predictor:
         values: dict[str, object] = {}
         if self.can(CLASSIFY) or self.can(TAG):
             values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
-        values |= {"depth": self.depth, "max_length": self.max_length}
+        values |= {"depth": self.depth, "max_length": self.max_length if self.abilities else self.embedding_length}
         values |= {"precision": self.precision, "device": str(self.device)}
         settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"

@@ -75,7 +75,7 @@ def note_empty(texts: Sequence[str], pairs: Sequence[str] | None = None, meaning
     empty = sum(not any(text.strip() for text in row) for row in zip(*parts, strict=True))
     if empty:
         verb = "is" if empty == 1 else "are"
-        what = f"{empty:,} of {len(texts):,} texts {verb} empty"
+        what = "the text is empty" if len(texts) == 1 else f"{empty:,} of {len(texts):,} texts {verb} empty"
         _logger.warning("albert: note: %s; %s", what, meaningless)
 
 

@@ -128,6 +128,8 @@ def likely_encoding(foreign: Sequence[bytes]) -> str:
         beyond = [character for character in text if not character.isascii()]
         if sum("\u3041" <= character <= "\u30fa" for character in beyond) > 0.2 * len(beyond) and "\ufffd" not in text:
             return encoding  # kana: Japanese
+    if _has_few_western_letters(b"".join(foreign)):
+        return "cp1252"
     known = ["cp1252", *_LATIN, *_OTHER_SCRIPTS]
     matches = lazy_import("charset_normalizer").from_bytes(b"".join(foreign), cp_isolation=known)
     best = matches.best()
@@ -137,6 +139,22 @@ def likely_encoding(foreign: Sequence[bytes]) -> str:
         if best.encoding in _OTHER_SCRIPTS or not fits:
             return best.encoding
     return "cp1252"
+
+
+FEW_LETTERS = 3
+"""So many different letters beyond ASCII do not tell languages apart."""
+
+
+def _has_few_western_letters(data: bytes) -> bool:
+    """Return whether a text in Latin letters has few different ones beyond ASCII, all of them letters in cp1252."""
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    beyond = [character for character in text if not character.isascii()]
+    ascii_letters = sum(character.isascii() and character.isalpha() for character in text)
+    are_letters = all(character.isalpha() for character in beyond)
+    return are_letters and len(set(beyond)) <= FEW_LETTERS and len(beyond) < 0.2 * ascii_letters
 
 
 def _is_of_its_script(text: str) -> bool:

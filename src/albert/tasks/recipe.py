@@ -1,9 +1,11 @@
 """The settings of fine-tuning."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from albert.optim.recipe import refuse_implausible_rate
 from albert.runtime.errors import InvalidConfiguration, require_range
+from albert.runtime.json_files import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +50,9 @@ class TaskRecipe:
         if self.max_length < 8:
             raise InvalidConfiguration("max_length", f"must be at least 8 tokens, is {self.max_length}")
         self.total_steps(1)
+
+
+def recipe_of_vectors(recipe: TaskRecipe) -> dict[str, Any]:
+    """The values of a recipe that have a part in learning vectors: a run has no head, question or window then."""
+    unused = ("head_dropout", "question_length", "stride")
+    return {name: value for name, value in to_json(recipe).items() if name not in unused}

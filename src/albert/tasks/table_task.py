@@ -519,7 +519,9 @@ def _count_defects(
             counts["missing labels"] += not own_labels
         target = row.answers if task.target.gold_column is None else own_labels
         counts["duplicates"] += own_texts in first_labels
-        counts["contradictions"] += first_labels.setdefault(own_texts, target) != target
+        first = first_labels.setdefault(own_texts, target)
+        if target or task.target.may_be_unlabelled or task.target.gold_column is None:
+            counts["contradictions"] += first != target
     return counts
 
 

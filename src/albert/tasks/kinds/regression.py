@@ -48,7 +48,9 @@ class Score(Target):
         text = row.text(self.column).strip()
         value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
         if value is None:
-            raise DamagedData(row.where, f"{text!r} in column {self.column!r} is not a number", "write it as 1164.5")
+            has_digits = any(character.isdecimal() for character in text)
+            remedy = "write it as 1164.5" if has_digits else "name a column of numbers, or leave --regression out"
+            raise DamagedData(row.where, f"{text!r} in column {self.column!r} is not a number", remedy)
         if not abs(value) <= MAX_NUMBER:
             why = f"{text!r} in column {self.column!r} is not a finite number of at most 3.4e38"
             raise DamagedData(row.where, why)

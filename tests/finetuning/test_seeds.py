@@ -231,7 +231,8 @@ def test_benchmark_continues_after_a_diverged_task(glue, start, tmp_path, diverg
     assert result.diagnostics["ax"]["missing"] == ["the model of its task is missing"]
 
 
-def test_a_sweep_of_seeds_is_shown_in_python(pretrained, tmp_path):
+def test_a_sweep_of_seeds_is_shown_in_python(pretrained, tmp_path, monkeypatch):
+    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     rows = [{"text": f"the ship {n} " + ("sank" if n % 2 else "sailed"), "label": "ab"[n % 2]} for n in range(40)]
     result = albert.sweep(train=rows, model=pretrained, output=tmp_path / "runs", seeds=2, epochs=0.1)
     assert "frozen model with a linear head" in repr(result) and "the median of 2 seeds" in repr(result)

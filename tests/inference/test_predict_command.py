@@ -48,7 +48,7 @@ def test_an_empty_text_is_noted(classifier, capsys, caplog):
     meaningless = "an answer to an empty text means nothing"
     assert run(["predict", classifier, "--classify", "", "--device", "cpu"]) == 0
     written = capsys.readouterr().err + caplog.text
-    assert written.count(f"note: 1 of 1 texts is empty; {meaningless}") == 1
+    assert written.count(f"note: the text is empty; {meaningless}") == 1
     predictor = albert.load(classifier, "cpu")
     for texts, pairs, said in (
         (["", "He came.", " \n"], None, "2 of 3 texts are empty"),

@@ -54,7 +54,7 @@ COMMANDS = {
     "export": Command("albert.commands.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command(
         "albert.commands.quantize",
-        "a model with 8-bit integers for matrices: half the size of float16, a quarter of float32",
+        "a model with 8-bit matrices: half the size of float16, a quarter of float32",
     ),
     "push": Command("albert.commands.push", "a model to the Hugging Face Hub"),
     "info": Command("albert.commands.info", "describe or check a model, a corpus or this machine"),

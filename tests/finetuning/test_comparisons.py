@@ -57,7 +57,7 @@ def test_run_ends_early_keeps_the_best_and_resumes_exactly(data, start, tmp_path
     assert evaluations_without_gain("pearson", tmp_path / "whole/journal.jsonl") == 2
     assert whole.report["selection"]["by"] == "best"
     assert whole.report["selection"]["step"] == steps - 4
-    assert any("without a better score" in note for note in whole.report["notes"])
+    assert any("stopped after 2 evaluations without a better score" in note for note in whole.report["notes"])
     assert any("pearson on the development set by step: 2: " in note for note in whole.report["notes"])
     with interrupted(5):
         finetune(WORSE, start, data / "score", tmp_path / "resumed", settings=PATIENT)
@@ -277,6 +277,17 @@ def test_runs_are_removed_only_for_a_sweep_that_is_possible(table, pretrained, t
     assert "--replace" in capsys.readouterr().err
     assert run([*command, "--folds", "2", "--replace"]) == 0
     assert not (tmp_path / "run/seed-0").exists()
+    alone = ["finetune", *command[1:]]
+    assert run(alone) == 73
+    assert "holds the runs of several folds, not one" in capsys.readouterr().err
+    assert run([*command, "--rates", "1e-4", "2e-4"]) == 73
+    assert "holds the runs of several folds, not of several learning rates" in capsys.readouterr().err
+    assert run([*command, "--rates", "1e-4", "2e-4", "--replace"]) == 0
+    for other in (alone, [*command, "--seeds", "1"]):
+        assert run(other) == 73
+        assert "holds the runs of several learning rates, not" in capsys.readouterr().err
+    assert run([*alone, "--replace"]) == 0
+    assert not (tmp_path / "run/rate-0.0001").exists()
 
 
 SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OUT"

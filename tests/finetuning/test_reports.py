@@ -175,7 +175,7 @@ def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_
     assert "the best run" in shown and "Classes" in shown and "seed-" in shown.partition("report: ")[2]
     assert run([*command, "--output", str(tmp_path / "folds"), "--folds", "2", "--frozen"]) == 0
     shown = capsys.readouterr().out
-    assert "median score" in shown and "Classes" in shown and "fold-" in shown.partition("report: ")[2]
+    assert "the fold with the lower score" in shown and "Classes" in shown and "fold-" in shown.partition("report: ")[2]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import albert
 from albert.inference.engine import Autotuner, PackedModel
-from albert.inference.texts import check_texts
+from albert.inference.texts import check_text, check_texts
 from albert.tasks.examples import Example
 from albert.tasks.kinds.choice import option_features
 from albert.tasks.kinds.span import span_features
@@ -79,6 +79,7 @@ def test_inputs_of_wrong_type_or_length_are_named(predictors, refused):
         (lambda: check_texts("texts", np.array([["a"]])), "texts: is ndarray"),
         (lambda: check_texts("texts", iter(["a"])), "texts: is list_iterator"),
         (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list"),
+        (lambda: check_text("text", ["a", "b"]), "text: is list, a text is expected; methods that end in _batch"),
         (lambda: classify(["a", "b"], ["c"]), "pairs", "1 for 2 texts"),
         (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts", "1 for 2 questions"),
         (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options", "1 lists for 2 contexts"),

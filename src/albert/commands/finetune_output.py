@@ -475,8 +475,7 @@ def show_finetuned(console: Console, result: FinetuneResult) -> None:
             failures = [f"{run.name}: {run.divergence}" for run in found.runs if run.divergence is not None]
             further = advice_lines(found.to_json())
             print_lines(console, table_of_rows(result.rows()), *failures, found.conclusion, *further)
-            why = "the chosen run" if found.by == "rate" else "the fold with the median score"
-            print_lines(console, *_analysis_of_run(result, found.typical.directory, why))
+            print_lines(console, *_analysis_of_run(result, found.typical.directory, found.why_typical))
             if result.model is not None:
                 print_lines(console, bold_prefix(result.model, " is ready"))
         case seeds.SeedsResult() as found, Task() as task:

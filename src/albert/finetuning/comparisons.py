@@ -24,9 +24,7 @@ from albert.tasks.custom import TableSource
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task
-from albert.training.record import refuse_single_run
-
-OTHER_RUNS = "holds other runs, not those that are compared here"
+from albert.training.record import refuse_other_runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +64,35 @@ class Comparison:
 
     @property
     def typical(self) -> ComparedRun:
-        """The run whose classes and errors are shown: that of the chosen rate, or the fold with the median score."""
+        """The run whose classes and errors are shown: that of the chosen rate, or the fold with the median score; of an
+        even number of folds the lower one of the two in the middle."""
         if self.by == "rate":
             return self.best
+        scored = self._by_score
+        return scored[(len(scored) - 1) // 2] if scored else self.runs[0]
+
+    @property
+    def why_typical(self) -> str:
+        """Which run is the typical one, in words."""
+        if self.by == "rate":
+            return "the chosen run"
+        scored = self._by_score
+        if not scored:
+            return "the first fold"
+        if len(scored) == 1:
+            return "the only fold with a score"
+        if len(scored) == 2:
+            return "the fold with the lower score"
+        if len(scored) % 2 == 0:
+            return "the fold with the lower of the two middle scores"
+        return "the fold with the median score"
+
+    @property
+    def _by_score(self) -> list[ComparedRun]:
+        """The runs that have the first score, from the lowest one on."""
         name = self.first_metric
         scored = [run for run in self.runs if run.scores.get(name) is not None]
-        scored.sort(key=lambda run: run.scores[name] or 0.0)
-        return scored[(len(scored) - 1) // 2] if scored else self.runs[0]
+        return sorted(scored, key=lambda run: run.scores[name] or 0.0)
 
     @property
     def means(self) -> dict[str, float]:
@@ -114,7 +134,7 @@ class Comparison:
 
     @property
     def next_step(self) -> dict[str, str] | None:
-        """What to change next, by the run with the chosen rate, or by the fold with the median score."""
+        """What to change next, by the typical run."""
         return self.typical.report.get("next_step")
 
     @property
@@ -185,7 +205,7 @@ def compare_rates(
 ) -> Comparison:
     """Fine-tune with each learning rate; a test set is scored by every run and chooses nothing."""
     recipes = recipes_of(task, recipe, rates)
-    refuse_single_run(output, OTHER_RUNS, others="seed-*/recipe.json")
+    refuse_other_runs(output, "rate")
     comparison = Comparison(task.name, "rate", ())
     for rate, changed in recipes.items():
         directory = output / f"rate-{rate:g}"
@@ -222,7 +242,7 @@ def compare_folds(
 
     Rows with the same text are in the same fold; classes are divided evenly.
     """
-    refuse_single_run(output, OTHER_RUNS, others="seed-*/recipe.json")
+    refuse_other_runs(output, "fold")
     assert isinstance(task.source, TableSource)
     rows = task.source.read(data, "train")
     fold = folds_of(task, rows, n_folds, settings.seed)

@@ -26,7 +26,7 @@ from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
 from albert.tasks.task import Task
-from albert.training.record import read_record, refuse_single_run
+from albert.training.record import read_record, refuse_other_runs
 from albert.training.run_folder import RunFolder
 
 
@@ -142,7 +142,7 @@ def finetune_seeds(
     the recipe of the first. The same call resumes stopped runs in `output`.
     """
     check_seeds(n_seeds)
-    refuse_single_run(output, "holds one run, not those of several seeds")
+    refuse_other_runs(output, "seed")
     runs: list[SeedRun] = []
     divergences: list[str | None] = []
     report: Mapping[str, Any] = {}  # of the last run that did not diverge

@@ -68,13 +68,16 @@ class TaskWork(FinetuningWork):
             self.save(directory)
             self.best.write_score(directory, solved["scores"], is_probe=True)
 
+    @property
+    def patience(self) -> int | None:
+        return self.settings.patience
+
     def is_enough(self) -> bool:
         """Return whether so many evaluations were no better than the best as the settings allow."""
-        patience = self.settings.patience
-        if patience is None:
+        if self.patience is None:
             return False
         assert self.best is not None
-        return evaluations_without_gain(self.best.metric, self.folder.journal_path) >= patience
+        return evaluations_without_gain(self.best.metric, self.folder.journal_path) >= self.patience
 
     def evaluate_result(self) -> Evaluation:
         """After the last update: give the model the weights that are the run's result, and evaluate them."""

@@ -54,7 +54,7 @@ from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.inference.texts import MEANINGLESS_VECTOR, note_cut, note_empty
+from albert.inference.texts import MEANINGLESS_VECTOR, check_text, check_texts, note_cut, note_empty
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
@@ -258,7 +258,7 @@ class Predictor:
         values: dict[str, object] = {}
         if self.can(CLASSIFY) or self.can(TAG):
             values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
-        values |= {"depth": self.depth, "max_length": self.max_length if self.abilities else self.embedding_length}
+        values |= {"depth": self.depth, "max_length": self.read_length}
         values |= {"precision": self.precision, "device": str(self.device)}
         settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
@@ -272,6 +272,11 @@ class Predictor:
     def max_length(self) -> int:
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
         return self.lengths.max_length
+
+    @property
+    def read_length(self) -> int:
+        """Tokens that are read of a text: by the head, or for its vector if the model has no trained head."""
+        return self.max_length if self.abilities else self.embedding_length
 
     @cached_property
     def labels(self) -> list[str]:
@@ -325,6 +330,9 @@ class Predictor:
 
     def classify(self, text: str, pair: str | None = None) -> list[LabelScore]:
         """`classify_batch` of one text."""
+        check_text("text", text)
+        if pair is not None:
+            check_text("pair", pair)
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[LabelScore]]:
@@ -338,6 +346,9 @@ class Predictor:
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
+        check_text("text", text)
+        if pair is not None:
+            check_text("pair", pair)
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
@@ -351,6 +362,8 @@ class Predictor:
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
+        check_text("question", question)
+        check_text("context", context)
         answers = self.answer_batch([question], [context], top_k)[0]
         return answers[0] if top_k == 1 else answers
 
@@ -370,6 +383,7 @@ class Predictor:
 
     def tag(self, text: str) -> list[WordInText]:
         """`tag_batch` of one text."""
+        check_text("text", text)
         return self.tag_batch([text])[0]
 
     def tag_batch(self, texts: Sequence[str]) -> list[list[WordInText]]:
@@ -388,6 +402,9 @@ class Predictor:
 
     def choose(self, context: str, options: Sequence[str], question: str = "") -> list[RankedOption]:
         """`choose_batch` of one question."""
+        check_text("context", context)
+        check_texts("options", options)
+        check_text("question", question)
         return self.choose_batch([context], [options], [question])[0]
 
     def choose_batch(
@@ -401,6 +418,7 @@ class Predictor:
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[FilledMask] | list[list[FilledMask]]:
         """`fill_mask_batch` of one text: for one mask its predictions, for several a list of such lists."""
+        check_text("text", text)
         results = self.fill_mask_batch([text], top_k)[0]
         return results[0] if len(results) == 1 else results
 
@@ -415,6 +433,8 @@ class Predictor:
 
     def order(self, first: str, second: str) -> PredictedOrder:
         """`order_batch` of one pair."""
+        check_text("first", first)
+        check_text("second", second)
         return self.order_batch([first], [second])[0]
 
     def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[PredictedOrder]:

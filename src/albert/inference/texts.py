@@ -100,6 +100,13 @@ def _encode_masked(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndar
     return joined
 
 
+def check_text(name: str, text: Any) -> None:
+    """Raises UsageError for anything but a string, such as a list."""
+    if not isinstance(text, str):
+        remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
+        raise UsageError(name, f"is {type(text).__name__}, a text is expected", remedy)
+
+
 def check_texts(name: str, texts: Iterable[Any]) -> None:
     """Raises UsageError for a string, an iterator or a table in place of a list, and for items that are not strings
     (for example NaN from pandas)."""
@@ -109,9 +116,7 @@ def check_texts(name: str, texts: Iterable[Any]) -> None:
         remedy = "make a list of it, or give one column"
         raise UsageError(name, f"is {type(texts).__name__}, a list of texts is expected", remedy)
     for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
-            raise UsageError(f"{name}, number {number}", f"is {type(text).__name__}, a text is expected", remedy)
+        check_text(f"{name}, number {number}", text)
 
 
 def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[Any]) -> None:

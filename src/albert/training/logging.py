@@ -168,6 +168,8 @@ class TrainingResult:
     ended_by: Limit = "steps"
     total_steps: int = 0
     """Maximum number of updates of the plan."""
+    patience: int | None = None
+    """Evaluations in a row without a better score that end the run; None: they do not."""
     skipped: int = 0
     """Updates that were skipped on divergence."""
     rollbacks: int = 0
@@ -184,6 +186,7 @@ class TrainingResult:
         if self.ended_by == "steps":
             return f"all {self.steps:,} steps taken"
         if self.ended_by == "patience":
-            return f"stopped after evaluations without a better score at step {self.steps:,} of {self.total_steps:,}"
+            waited = "1 evaluation" if self.patience == 1 else f"{self.patience} evaluations"
+            return f"stopped after {waited} without a better score at step {self.steps:,} of {self.total_steps:,}"
         used = f"{self.tokens:,} tokens" if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"
         return f"stopped after {used} at step {self.steps:,} of {self.total_steps:,}"

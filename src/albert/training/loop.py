@@ -356,8 +356,14 @@ class _Loop:
             "skipped": len(incidents.skipped),
             "rollbacks": len(incidents.rollbacks),
         }
-        ending = {"evaluation": self.evaluation, "ended_by": self.ended_by, "total_steps": self.plan.total_steps}
-        result = TrainingResult(steps=state.step, **figures, **ending)
+        result = TrainingResult(
+            steps=state.step,
+            evaluation=self.evaluation,
+            ended_by=self.ended_by,
+            total_steps=self.plan.total_steps,
+            patience=self.work.patience,
+            **figures,
+        )
         if self.ranks.is_first and not _is_recorded(self.folder, "end", self.state.step):
             self.curves.write("end", result.steps, why=result.ending, **figures)
         return result

@@ -7,7 +7,7 @@ while a run goes on, because they do not change its result; they are listed here
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -107,6 +107,8 @@ def require_same_identity(directory: Path, saved: Mapping[str, str], identity: M
 _PARTS = ("task", "inputs", "target", "changes", "teacher", "recipe", "settings")
 """The parts of a fine-tuning run's record, in the order in which they are compared."""
 _ANOTHER_OUTPUT = "choose another --output, or add --replace"
+SEVERAL_RUNS = {"seed": "seeds", "rate": "learning rates", "fold": "folds"}
+"""The beginning of the names of the folders of several runs -> what the runs are of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ class Run:
         """Return whether the folder holds the results of this run.
 
         Raises:
-            CannotCreate: it holds another run, finished or not, or the runs of several seeds.
+            CannotCreate: it holds another run, finished or not, or the runs of several seeds, rates or folds.
         """
         folder = self.folder
         conflict = None
@@ -139,8 +141,9 @@ class Run:
             what = self._changed_part(read_versioned(folder.recipe_path))
             if what is not None:
                 conflict = f"holds another run, its recipe.json has {what}"
-        elif any(folder.path.glob("seed-*/recipe.json")):
-            conflict = "holds the runs of several seeds, not one"
+        else:
+            several = next(several_runs_in(folder.path), None)
+            conflict = None if several is None else f"holds the runs of several {SEVERAL_RUNS[several]}, not one"
         if conflict is not None:
             raise CannotCreate(folder.path, conflict, _ANOTHER_OUTPUT)
         return False
@@ -185,14 +188,25 @@ def read_record(folder: RunFolder, task: str) -> dict[str, Any] | None:
     return record if record.get("task") == task and isinstance(record.get("recipe"), dict) else None
 
 
-def refuse_single_run(output: Path, what: str, others: str = "") -> None:
-    """Refuse to write several runs into the folder of one run, or into one with runs whose folders match `others`.
+def several_runs_in(output: Path) -> Iterator[str]:
+    """What a folder holds several runs of: "seed", "rate" or "fold"."""
+    for name in SEVERAL_RUNS:
+        if any(output.glob(f"{name}-*/recipe.json")):
+            yield name
+
+
+def refuse_other_runs(output: Path, own: Literal["seed", "rate", "fold"]) -> None:
+    """Refuse to write several runs into the folder of one run, or beside several runs of something else.
 
     Raises:
-        CannotCreate: the folder holds such a run; `what` says so.
+        CannotCreate: the folder holds such a run.
     """
-    if RunFolder(output).recipe_path.exists() or (others and any(output.glob(others))):
-        raise CannotCreate(output, what, _ANOTHER_OUTPUT)
+    if RunFolder(output).recipe_path.exists():
+        raise CannotCreate(output, f"holds one run, not those of several {SEVERAL_RUNS[own]}", _ANOTHER_OUTPUT)
+    for name in several_runs_in(output):
+        if name != own:
+            why = f"holds the runs of several {SEVERAL_RUNS[name]}, not of several {SEVERAL_RUNS[own]}"
+            raise CannotCreate(output, why, _ANOTHER_OUTPUT)
 
 
 # --------------------------------------------------------------------------------------------------------------------

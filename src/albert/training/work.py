@@ -62,6 +62,11 @@ class Work(ABC):
     def save(self, directory: Path) -> None:
         """Write the present model into a directory; called for each checkpoint."""
 
+    @property
+    def patience(self) -> int | None:
+        """Evaluations in a row without a better score that end the run; None: they do not."""
+        return None
+
     def is_enough(self) -> bool:
         """Return whether the evaluations so far, in the journal, end the run; called after each."""
         return False

@@ -11,6 +11,7 @@ from tests.refusals import refusal
 from albert.inference.abilities import CLASSIFY
 from albert.inference.server.batching import as_input
 from albert.inference.server.limits import allowed_hosts
+from albert.inference.server.serving import listen
 from albert.runtime.errors import InvalidConfiguration
 
 TEXT = {"texts": ["the ship"]}
@@ -129,6 +130,11 @@ def test_allowed_hosts(arguments, allowed, refused):
 def test_allowed_host_is_a_name_without_a_port(name):
     with refusal(InvalidConfiguration, "port"):
         allowed_hosts("127.0.0.1", [name])
+
+
+def test_port_in_use_is_refused_in_plain_words(server, refused):
+    subject = f"127.0.0.1:{server.port}: the port is in use; choose another with --port"
+    refused(lambda: listen("127.0.0.1", server.port), 69, subject)
 
 
 def test_masks_times_top_k_is_limited(predictors, serve):

@@ -47,6 +47,12 @@ def test_a_request_that_the_model_cannot_answer_is_refused_in_one_line(predictor
     assert subject in str(message) and "\n" not in str(message)
 
 
+def test_the_model_says_how_much_of_a_text_it_reads_and_that_it_embeds(predictor, serve):
+    facts = serve(predictor).request("GET", "/model").json
+    assert facts["max_length"] == predictor.embedding_length < predictor.config.max_position_embeddings
+    assert facts["abilities"] == ["embed texts"] and predictor.abilities == ()
+
+
 def test_a_head_that_the_model_lacks_is_named(predictor, serve):
     reply = serve(predictor).post("/classify", {"texts": TEXTS})
     assert reply.status == 422 and "embed" in str(reply.json)

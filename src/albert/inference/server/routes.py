@@ -363,6 +363,7 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     labelled = any(ability.has_labels for ability in possible_abilities(predictor))
     facts = {
         "name": name_of(Path(predictor.name)),
+        "abilities": list(predictor.abilities) or ["embed texts"],
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
         "pairs": predictor.reads_pairs,
@@ -371,7 +372,7 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "device": str(predictor.device),
         "limits": asdict(limits),
     }
-    others = {**vars(predictor.config), **vars(predictor), "max_length": predictor.max_length}
+    others = {**vars(predictor.config), **vars(predictor), "max_length": predictor.read_length}
     return {name: facts[name] if name in facts else others[name] for name in ModelReply.model_fields}
 
 

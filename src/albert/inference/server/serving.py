@@ -1,6 +1,7 @@
 """The server process: uvicorn, which loads the model in the background and answers accepted requests before it ends."""
 
 import asyncio
+import errno
 import signal
 import socket
 import sys
@@ -159,5 +160,7 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
     except (OSError, OverflowError, UnicodeError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise Unavailable(f"{host}:{port}", "the port is in use", "choose another with --port") from error
         why = getattr(error, "strerror", None) or str(error)
         raise Unavailable(f"{host}:{port}", why, "choose another --port or --host") from error

@@ -267,6 +267,15 @@ def test_empty_texts_are_counted(name, classifier, saved, predicted, capsys):
     assert "2 of 4 texts are empty; the vector of an empty text means nothing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("separator", "written"), [(",", ","), (";", ";"), ("|", ",")])
+def test_csv_is_written_with_the_semicolons_of_the_input(separator, written, classifier, tmp_path):
+    (tmp_path / "in.csv").write_text(separator.join(("text", "n")) + f'\n"a, b; c"{separator}1\nd{separator}2\n')
+    assert run(["predict", classifier, "--input", str(tmp_path / "in.csv"), "--output", str(tmp_path / "out.csv")]) == 0
+    with open(tmp_path / "out.csv", newline="") as file:
+        names, *rows = csv.reader(file, delimiter=written)
+    assert names[:3] == ["text", "n", "predicted_label"] and [row[0] for row in rows] == ["a, b; c", "d"]
+
+
 def test_pretrained_model_fills_masks_and_predicts_orders(saved, predicted, tmp_path, refused, capsys):
     model = saved("pretraining", sentence_objective="sop")
     text = "The [MASK] saw [MASK].\nNo mask.\nA [MASK]\n" + "[MASK] it" * 60 + "\n"

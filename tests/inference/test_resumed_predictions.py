@@ -160,7 +160,9 @@ def test_the_counts_are_those_of_all_rows(model, tmp_path, patched, capsys):
     patched(3, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert run(command) == 143 and run(command) == 0
     printed = capsys.readouterr().err
-    assert f"out.jsonl: {ROWS:,} rows" in printed and f"4 of {ROWS:,} texts were cut" in printed
+    assert (
+        f"out.jsonl: {ROWS:,} rows, continued after row 768" in printed and f"4 of {ROWS:,} texts were cut" in printed
+    )
 
 
 @pytest.fixture

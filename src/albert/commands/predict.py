@@ -115,8 +115,9 @@ def predict(
         choose: Two or more options to choose from, given --context.
         input: Many rows: a table in any format that training reads, also compressed (.gz), or a .txt with a text on
             each line; - is standard input.
-        output: The rows with their answers: .jsonl, .csv, .parquet, .npy for embeddings, or .conll for tags (the
-            predicted one is the last column); JSON on standard output when not set.
+        output: The rows with their answers: .jsonl, .csv (separated by ; if the input is, else by commas), .parquet,
+            .npy for embeddings, or .conll for tags (the predicted one is the last column); JSON on standard output when
+            not set.
         task: The task for the rows; that of the model's head when not set.
         text: The column of --input with the text, by its name or position; that of the training file when not set, else
             'text'. The columns of pairs, questions, contexts and options are named by --pair and so on, and are found
@@ -343,7 +344,9 @@ def predict(
             print(warning, file=sys.stderr)
     print_model(predictor)
     if output is not None:
-        print(f"{output}: {summary.rows:,} {'row' if summary.rows == 1 else 'rows'}", file=sys.stderr)
+        rows = f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}"
+        continued = f", continued after row {summary.continued_after:,}" if summary.continued_after else ""
+        print(f"{output}: {rows}{continued}", file=sys.stderr)
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
         meaningless = MEANINGLESS_VECTOR if ability.name in ("embed", "layers") else MEANINGLESS_ANSWER

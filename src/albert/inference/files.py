@@ -204,8 +204,9 @@ class OutputFormat:
 class Csv(OutputFormat):
     """CSV (RFC 4180) with a header; lists and objects are JSON in their cell, null is empty."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], delimiter: str = ",") -> None:
         self.columns = tuple(columns)
+        self.delimiter = delimiter
         self.beginning = self._lines([self.columns])
 
     def encode(self, rows: Sequence[Row]) -> bytes:
@@ -213,7 +214,7 @@ class Csv(OutputFormat):
 
     def _lines(self, rows: Iterable[Sequence[str]]) -> bytes:
         text = io.StringIO()
-        csv.writer(text).writerows(rows)
+        csv.writer(text, delimiter=self.delimiter).writerows(rows)
         return text.getvalue().encode()
 
 
@@ -267,7 +268,8 @@ def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapp
         case ".jsonl":
             return OutputFormat()
         case ".csv":
-            return Csv([*checked.columns, *answers])
+            has_semicolons = args.file.format == "csv" and args.file.delimiter == ";"
+            return Csv([*checked.columns, *answers], ";" if has_semicolons else ",")
         case ".parquet":
             return lazy_import(_TYPED, "data").Parquet(checked.schema, answers)
         case ".npy" if vector in answers:
@@ -510,6 +512,7 @@ class FileSummary:
         cut: texts of which tokens were cut.
         mispaired: rows with one text for a model trained on two, or the reverse.
         unanswered: rows without an answer; `first_unanswered` says why the first of them have none.
+        continued_after: rows that an earlier call wrote.
     """
 
     rows: int = 0
@@ -519,6 +522,7 @@ class FileSummary:
     mispaired: int = 0
     unanswered: int = 0
     first_unanswered: list[str] = field(default_factory=list)
+    continued_after: int = 0
 
     def add(self, record: Record, answer: Mapping[str, Any], is_mispaired: bool) -> None:
         self.rows += 1
@@ -537,6 +541,7 @@ class FileSummary:
 
     def continue_from(self, partial: PartialOutput) -> None:
         """Take over the counts of the rows that an earlier call wrote."""
+        self.continued_after = partial.rows
         for name, value in partial.counts.items():
             setattr(self, name, value)
 
@@ -576,7 +581,7 @@ def _predicted_rows(
     """The rows with their answers, batch by batch, without the first `skipped`; they are added to the summary."""
     of_pairs = args.ability.expects_pairs(predictor)
     passed = 0
-    with progress("Predicting", total=total, unit="rows") as bar:
+    with progress("Predicting", total=total, unit="rows", done=skipped) as bar:
         for batch in args.batches():
             passed += len(batch)
             if passed > skipped:
@@ -585,7 +590,7 @@ def _predicted_rows(
                     summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
                     rows.append(args.output_row(record, answer))
                 yield rows
-            bar.advance(len(batch))
+                bar.advance(len(batch))
 
 
 def _begun(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:

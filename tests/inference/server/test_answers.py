@@ -82,6 +82,37 @@ def test_results_equal_those_of_the_predictor(predictors, serve):
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kind", "address", "full", "empty"),
+    [
+        ("classify", "/classify", {"texts": ["the ship"]}, {"texts": [" \n"]}),
+        ("score", "/score", {"texts": [""], "pairs": ["a boat"]}, {"texts": [""], "pairs": [" "]}),
+        ("pretrain", "/order", {"pairs": [["the ship", ""]]}, {"pairs": [["", " "]]}),
+        ("pretrain", "/embed", {"texts": ["the ship"]}, {"texts": [""]}),
+    ],
+)
+def test_the_result_of_an_empty_text_says_so(kind, address, full, empty, predictors, serve):
+    server = serve(predictors(kind))
+    for body, expected in ((full, None), (empty, True)):
+        reply = server.post(address, body)
+        assert reply_model(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
+        (result,) = reply.json["results"]
+        for entry in result if isinstance(result, list) else [result]:
+            assert entry.get("empty") is expected
+
+
+@pytest.mark.parametrize(("task", "status"), [("sst-2", 422), ("mrpc", 200), ("unknown", 200)])
+def test_second_text_for_a_model_of_single_texts_is_refused(task, status, saved, serve):
+    model = albert.load(saved("classification", 2, finetuning={"task": task}), "cpu", precision="fp32")
+    server = serve(model)
+    reply = server.post("/classify", {"texts": ["a"], "pairs": ["b"]})
+    assert reply.status == status
+    if status == 422:
+        why = "pairs: are given, but the model was trained on single texts; leave them out"
+        assert reply.json == {"error": why} and server.request("GET", "/model").json["pairs"] is False
+    assert server.post("/classify", {"texts": ["a"], "pairs": None}).status == 200
+
+
 def test_text_that_the_vocabulary_does_not_know_is_answered_without_a_terminal(classifier, serve, monkeypatch):
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

@@ -37,11 +37,16 @@ def server(classifier, serve):
         (b"{", 400, "not JSON"),
         (b'{"texts": ["\xff"]}', 400, "not UTF-8"),
         (b"[" * 5_000, 400, "JSON"),
-        ([], 422, "body"),
-        ({"texts": []}, 422, "texts"),
-        ({"texts": [1]}, 422, "texts.0"),
+        ([], 422, "body: is a list, a JSON object is expected"),
+        (b"", 422, "body: is empty, a JSON object is expected"),
+        ({}, 422, "texts: is missing"),
+        ({"texts": []}, 422, "texts: is an empty list; give at least 1"),
+        ({"texts": "a"}, 422, "texts: is a text, a list is expected"),
+        ({"texts": None}, 422, "texts: is null, a list is expected"),
+        ({"texts": [1]}, 422, "texts.0: is a number, a text is expected"),
+        ({"texts": [["a"]]}, 422, "texts.0: is a list, a text is expected"),
         (b'{"texts": ["\\ud800"]}', 422, "texts.0"),
-        (TEXT | {"text": "a"}, 422, "text: "),
+        (TEXT | {"text": "a"}, 422, "text: is not a field of this request"),
         (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 texts"),
     ],
 )
@@ -145,6 +150,13 @@ def test_masks_times_top_k_is_limited(predictors, serve):
     assert (reply.status, reply.json["error"]) == (413, f"{why}; send fewer texts or masks, or a smaller top_k")
     (*_, last) = server.post("/fill-mask", {"texts": texts[:4], "top_k": 5}).json["results"]
     assert [len(mask) for mask in last] == [5, 5, 5]
+    for top_k, why in (
+        (0, "is 0, at least 1 is"),
+        (101, "is 101, at most 100 is"),
+        (1.5, "is a number, a whole number"),
+    ):
+        reply = server.post("/fill-mask", {"texts": texts, "top_k": top_k})
+        assert reply.status == 422 and reply.json["error"].startswith(f"top_k: {why}")
     reply = server.post("/fill-mask", {"texts": ["a [MASK]", "a"]})
     assert reply.status == 422 and reply.json["error"].startswith("texts.1: has no [MASK]")
     reply = server.post("/fill-mask", {"texts": ["the ship " * 100 + "[MASK]"]})

@@ -93,8 +93,16 @@ def test_probabilities_of_a_text_are_shown(opened, tmp_path):
     assert sorted(labels) == ["calm", "storm", "wreck"]
     assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=0.2)
     assert "ms" in page.locator("#latency").inner_text()
+    assert page.locator("#answer .notice").count() == 0
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert (tmp_path / "page.png").stat().st_size > 5_000
+
+
+def test_result_of_a_blank_text_says_that_it_means_nothing(opened):
+    page = opened("classify")
+    page.get_by_label("Text", exact=True).fill(" ")
+    page.get_by_role("button", name="Run", exact=True).click()
+    sync_api.expect(page.locator("#answer .notice")).to_have_text("The text is empty: this result means nothing.")
 
 
 def test_page_works_by_keyboard_alone(opened):
@@ -207,13 +215,13 @@ def chosen(page: sync_api.Page, field: str) -> str:
     return page.locator(f"#column-{field}").evaluate("select => select.selectedOptions[0].textContent")
 
 
-def answered_rows(page: sync_api.Page) -> list[dict[str, str]]:
+def answered_rows(page: sync_api.Page, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of the file that the page makes of the chosen one."""
     with page.expect_download() as download:
         page.locator("#columns button").click()
     assert download.value.suggested_filename == "mine-answered.csv"
     with open(download.value.path(), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 def test_csv_file_gets_columns_of_predictions(opened, classifier):
@@ -234,14 +242,14 @@ MESSAGES = ["the ship", "", " the  sea is calm ", 'a storm, "a wreck"', "the cap
 LONG = "the ship in a storm " * 40
 
 
-def predicted(path: Path, model: Path, *options: str) -> list[dict[str, str]]:
+def predicted(path: Path, model: Path, *options: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows that `albert predict` writes."""
     output = path.with_name("predicted.csv")
     predict_main(
         [str(model), "--input", str(path), "--output", str(output), "--replace", "--precision", "fp32", *options]
     )
     with open(output, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 @pytest.fixture
@@ -299,8 +307,9 @@ def test_answers_of_a_file_are_those_of_predict(kind, columns, table, separator,
     page = opened(kind)
     choose_file(page, path.read_bytes())
     assert {field: chosen(page, field) for field in columns} == columns
-    rows = answered_rows(page)
-    expected = predicted(path, model)
+    written = ";" if separator == ";" else ","
+    rows = answered_rows(page, written)
+    expected = predicted(path, model, delimiter=written)
     assert len(rows) == len(expected) == count
     for row, other in zip(rows, expected, strict=True):
         for name in ("label", "answer"):

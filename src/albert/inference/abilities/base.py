@@ -119,17 +119,24 @@ TopK = Annotated[int, Bounds(1, 100)]
 Start = Annotated[int, "Its first character in the text."]
 End = Annotated[int, "The character after its last one."]
 TokensCut = Annotated[int, "Tokens of the text that did not fit and were not read."]
+Empty = Annotated[bool, "True if the text is empty or blank, so that the result means nothing."]
 
 
 class Costs(TypedDict, total=False):
     """What every result of a text may have."""
 
     tokens_cut: TokensCut
+    empty: Empty
 
 
 def tokens_cut_field(cut: int) -> Costs:
     """The `tokens_cut` field of a result; left out if nothing was cut."""
     return {"tokens_cut": cut} if cut else {}
+
+
+def empty_field(*texts: str) -> Costs:
+    """The `empty` field of a result; left out if one of its texts has a character that is not blank."""
+    return {} if any(text.strip() for text in texts) else {"empty": True}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -13,11 +13,13 @@ from jaxtyping import Float32
 from albert.inference.abilities.base import (
     Ability,
     Costs,
+    Empty,
     Fields,
     Settings,
     Texts,
     TokensCut,
     compute_apart,
+    empty_field,
     optional_text_of,
     text_of,
     tokens_cut_field,
@@ -56,6 +58,7 @@ class LabelScore(TypedDict):
         Annotated[bool, "If the model gives several labels to a text: whether it gives this one, by its threshold."]
     ]
     tokens_cut: NotRequired[TokensCut]
+    empty: NotRequired[Empty]
 
 
 class Number(TypedDict):
@@ -64,6 +67,7 @@ class Number(TypedDict):
     label: str
     score: float
     tokens_cut: NotRequired[TokensCut]
+    empty: NotRequired[Empty]
 
 
 class _TextOrPairAbility(Ability):
@@ -211,7 +215,11 @@ def outputs_of(
         logits = ACTIVATIONS[score_activation(predictor.extra)]()(logits)
     elif problem_type != "regression":
         logits = logits.softmax(dim=-1)
-    return logits.numpy(), [tokens_cut_field(cut) for cut in encoded.cut]
+    rows_of_texts = zip(*parts, strict=True)
+    costs: list[Costs] = [
+        {**tokens_cut_field(cut), **empty_field(*row)} for cut, row in zip(encoded.cut, rows_of_texts, strict=True)
+    ]
+    return logits.numpy(), costs
 
 
 def rank_labels(

@@ -12,10 +12,12 @@ from jaxtyping import Float32
 
 from albert.inference.abilities.base import (
     Ability,
+    Empty,
     Fields,
     Settings,
     Texts,
     TokensCut,
+    empty_field,
     text_of,
     tokens_cut_field,
 )
@@ -60,6 +62,7 @@ class EmbeddedText(TypedDict):
 
     vector: list[float]
     tokens_cut: NotRequired[TokensCut]
+    empty: NotRequired[Empty]
 
 
 class Embed(Ability):
@@ -94,7 +97,10 @@ class Embed(Ability):
     def compute(self, predictor: "Predictor", inputs: Sequence[TextToEmbed], settings: Settings) -> list[Any]:
         texts = [text for (text,) in inputs]
         vectors, cut = embed_texts(predictor, texts, settings.pooling, settings.normalize, settings.prompt)
-        return [{"vector": vector, **tokens_cut_field(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
+        return [
+            {"vector": vector, **tokens_cut_field(tokens), **empty_field(text)}
+            for text, vector, tokens in zip(texts, vectors, cut, strict=True)
+        ]
 
     # ---- The reply -------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ import numpy as np
 from albert.inference.abilities.base import (
     Ability,
     Bounds,
+    Empty,
     Fields,
     Settings,
     TokensCut,
+    empty_field,
     text_of,
 )
 from albert.inference.texts import check_pairs, encode_texts
@@ -51,6 +53,7 @@ class PredictedOrder(TypedDict):
     probability_in_order: NotRequired[float]
     probability_next: NotRequired[float]
     tokens_cut: NotRequired[TokensCut]
+    empty: NotRequired[Empty]
 
 
 class Order(Ability):
@@ -137,6 +140,7 @@ def predict_orders(predictor: "Predictor", firsts: Sequence[str], seconds: Seque
         prediction: PredictedOrder = {
             "label": yes if is_first else no,
             "score": first_class if is_first else 1 - first_class,
+            **empty_field(firsts[number], seconds[number]),
         }
         if _is_next_sentence(predictor):
             prediction["probability_next"] = first_class

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from email.message import Message as EmailMessage
@@ -337,6 +337,8 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
             raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
         content = checked.validate_python(body.model_dump())
         inputs = ability.inputs(content)
+        if getattr(content, "pairs", None) is not None and ability.expects_pairs(predictor) is False:
+            raise UsageError("pairs", "are given, but the model was trained on single texts", "leave them out")
         service.warn_of_unknown(inputs)
         why = ability.too_much(content)
         if why is not None:
@@ -528,7 +530,7 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
             parsed = json.JSONDecodeError(first["ctx"]["error"], error.body, first["loc"][-1])
             return refusal(service, Refused("json", f"the body is not JSON: {parsed}"))
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return refusal(service, Refused("fields", f"{where}: {first['msg']}"))
+        return refusal(service, Refused("fields", f"{where}: {_why_invalid(first)}"))
 
     @app.exception_handler(UsageError)
     async def usage_error(request: Request, error: UsageError) -> Response:
@@ -537,6 +539,53 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
     @app.exception_handler(Exception)
     async def internal_error(request: Request, error: Exception) -> Response:
         return refusal(service, Refused("internal", "internal error"))
+
+
+_EXPECTED = {
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "list_type": "a list",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+}
+"""Type of an error of pydantic -> what the value should be in JSON."""
+_JSON_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
+_SHOWN_CHARACTERS = 40
+
+
+def _why_invalid(error: Mapping[str, Any]) -> str:
+    """What is wrong with a value of a request, and what is expected, for an error of pydantic."""
+    kind, value, bounds = error["type"], error.get("input"), error.get("ctx") or {}
+    if kind == "missing" and len(error["loc"]) == 1:
+        return "is empty, a JSON object is expected"
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "is not a field of this request"
+    if kind == "too_short" and bounds["actual_length"] == 0:
+        return f"is an empty list; give at least {bounds['min_length']}"
+    if kind == "too_short":
+        return f"has {bounds['actual_length']}, at least {bounds['min_length']} are needed"
+    if kind == "too_long":
+        return f"has {bounds['actual_length']}, at most {bounds['max_length']} are allowed"
+    if kind == "greater_than_equal":
+        return f"is {value}, at least {bounds['ge']} is needed"
+    if kind == "less_than_equal":
+        return f"is {value}, at most {bounds['le']} is allowed"
+    if kind == "literal_error":
+        return f"is {json.dumps(value)[:_SHOWN_CHARACTERS]}; use {bounds['expected']}"
+    if kind in _EXPECTED:
+        expected = "a JSON object" if len(error["loc"]) == 1 else _EXPECTED[kind]
+        return f"is {_JSON_NAMES.get(type(value), 'null')}, {expected} is expected"
+    return error["msg"]
 
 
 def _unreadable(error: BaseException | None) -> str:

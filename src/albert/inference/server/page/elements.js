@@ -50,6 +50,10 @@ export function cutNotice(tokens) {
   return tokens ? [element("p", { class: "notice" }, `${tokens} tokens did not fit and were not read.`)] : [];
 }
 
+export function emptyNotice(empty) {
+  return empty ? [element("p", { class: "notice" }, "The text is empty: this result means nothing.")] : [];
+}
+
 /** A legend of colours, or a sentence if there are no items. */
 export function legend(items, emptyText) {
   return items.length ? element("ul", { class: "legend", "aria-label": "Labels" }, ...items)

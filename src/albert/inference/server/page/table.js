@@ -53,7 +53,12 @@ export function parseCsv(text, separator = ",", isComplete = true) {
   return rows.filter((row) => row.length > 1 || row[0]);
 }
 
-const quotedCell = (value) => (/[",\r\n]/.test(`${value}`) ? `"${`${value}`.replaceAll('"', '""')}"` : `${value}`);
+/** A line of CSV with commas or semicolons. */
+function csvLine(row, separator) {
+  const special = separator === ";" ? /[";\r\n]/ : /[",\r\n]/;
+  const cells = row.map((value) => (special.test(`${value}`) ? `"${`${value}`.replaceAll('"', '""')}"` : `${value}`));
+  return `${cells.join(separator)}\r\n`;
+}
 
 /** The rows of a file below its names, which are numbers if the first row is a row. */
 export function readTable(text, hasHeader) {
@@ -67,7 +72,7 @@ export function readTable(text, hasHeader) {
     const where = `Row ${uneven + 1 + hasHeader}`;
     throw new Error(`${where} has ${rows[uneven].length} fields where the header has ${header.length}.`);
   }
-  return { header, rows, notes: separator === "," ? [] : [`columns are separated by ${SEPARATORS[separator]}`] };
+  return { header, rows, separator, notes: separator === "," ? [] : [`columns are separated by ${SEPARATORS[separator]}`] };
 }
 
 const USUAL_NAMES = { pair: ["pair", "text_pair", "text2"], first: ["first", "text"], second: ["second", "text_pair"] };
@@ -83,7 +88,7 @@ export function columnsOf(fields, header, learnt) {
 }
 
 /** Predict every row from its columns; returns the new file's text, and the number of rows that failed. */
-export async function answerTable(task, model, { header, rows }, columns, progress) {
+export async function answerTable(task, model, { header, rows, separator }, columns, progress) {
   const used = Object.entries(columns).filter(([, column]) => column >= 0);
   const answers = new Array(rows.length);
   let [next, done] = [0, 0];
@@ -107,7 +112,8 @@ export async function answerTable(task, model, { header, rows }, columns, progre
   const lines = rows.map((row, number) => [
     ...header.map((_, column) => row[column] ?? ""), ...added.map((name) => answers[number][name] ?? ""),
   ]);
-  const file = [[...header, ...added], ...lines].map((row) => `${row.map(quotedCell).join(",")}\r\n`).join("");
+  const written = separator === ";" ? ";" : ",";
+  const file = [[...header, ...added], ...lines].map((row) => csvLine(row, written)).join("");
   return { file, failed: answers.filter(({ error }) => error).length };
 }
 

@@ -1,7 +1,7 @@
 // Views of the tasks: fields and examples, the request's body for the input, and the elements of a result. The server
 // lists which tasks there are.
 
-import { bars, cutNotice, element, legend, passage, percent } from "./elements.js";
+import { bars, cutNotice, element, emptyNotice, legend, passage, percent } from "./elements.js";
 
 const texts = ({ text, pair }) => (pair === undefined ? { texts: [text] } : { texts: [text], pairs: [pair] });
 const layersOfText = ({ text, pair }) => (pair ? { text, pair } : { text });
@@ -47,7 +47,7 @@ const VIEWS = {
     body: texts,
     show: (labels) => [
       bars(labels.map(({ label, score }) => ({ label, share: score }))),
-      ...cutNotice(labels[0].tokens_cut),
+      ...cutNotice(labels[0].tokens_cut), ...emptyNotice(labels[0].empty),
     ],
     cells: (labels, model) => (model.problem_type === "multi_label_classification" ? {
       predicted_labels: JSON.stringify(labels.filter(({ predicted }) => predicted).map(({ label }) => label)),
@@ -61,7 +61,9 @@ const VIEWS = {
     fields: PAIR_FIELDS,
     examples: [{ text: "A man plays a guitar.", pair: "Somebody makes music." }, { text: SHIP }],
     body: texts,
-    show: ({ score, tokens_cut }) => [element("p", { class: "big" }, score.toFixed(3)), ...cutNotice(tokens_cut)],
+    show: ({ score, tokens_cut, empty }) => [
+      element("p", { class: "big" }, score.toFixed(3)), ...cutNotice(tokens_cut), ...emptyNotice(empty),
+    ],
     cells: ({ score }) => ({ predicted_score: score }),
   },
   "/answer": {
@@ -141,7 +143,8 @@ const VIEWS = {
       const sorted = [{ label: named[0], share: yes }, { label: named[1], share: 1 - yes }];
       const order = result.label === "swapped" ? [second, first] : [first, second];
       return [
-        bars(sorted.sort((one, other) => other.share - one.share)), segmentList(...order), ...cutNotice(result.tokens_cut),
+        bars(sorted.sort((one, other) => other.share - one.share)), segmentList(...order),
+        ...cutNotice(result.tokens_cut), ...emptyNotice(result.empty),
       ];
     },
     cells: ({ label, score }) => ({ predicted_label: label, predicted_score: score }),
@@ -163,7 +166,7 @@ const VIEWS = {
         element("p", { class: "hint" },
           `The cosine of two vectors of ${one.vector.length} numbers; 1 is the same direction, 0 is orthogonal.`),
         segmentList(first, second),
-        ...cutNotice((one.tokens_cut ?? 0) + (other.tokens_cut ?? 0)),
+        ...cutNotice((one.tokens_cut ?? 0) + (other.tokens_cut ?? 0)), ...emptyNotice(one.empty || other.empty),
       ];
     },
     cells: null, // a file of vectors is no table

@@ -165,7 +165,8 @@ def test_python_says_what_the_command_line_says(tmp_path, pretrained, capsys):
     albert.finetune(train=tmp_path / "rows.csv", model=pretrained, statistics_only=True)
     said = capsys.readouterr().err
     assert "columns are separated by ';'" in said and "classification" in said and "unknown" in said
-    assert "regression, multi_label" in said  # keywords, not options
+    for remedy in ("regression=True, multi_label=True", 'labels=["A", "B", ...]', "positive=...", "text=..."):
+        assert f"; to change it: {remedy}\n" in said  # Python, not options
 
 
 def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_path, capsys):

@@ -192,6 +192,34 @@ def options_as_keywords(text: str, known: Iterable[str]) -> str:
     return re.sub(r"^albert (finetune|finetune_vectors|sweep|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
 
 
+def remedy_in_python(text: str, options: Iterable[Option]) -> str:
+    """What an option would change, as keyword arguments: `--labels A B ...` becomes `labels=["A", "B", ...]`.
+
+    Only parts that begin with an option are arguments; others are sentences, in which an option becomes a keyword.
+    """
+    known = {option.path[-1]: option for option in options}
+    parts = []
+    for part in text.split(", "):
+        name, *values = part.split(" ")
+        option = known.get(name.removeprefix("--").replace("-", "_")) if name.startswith("--") else None
+        parts.append(options_as_keywords(part, known) if option is None else _argument(option, values))
+    return ", ".join(parts)
+
+
+def _argument(option: Option, words: Sequence[str]) -> str:
+    """An option with its words as a keyword argument; one without words has the value `...`."""
+    values = [word if word == "..." else f'"{word}"' for word in words]
+    if option.is_switch:
+        value = "True"
+    elif not values:
+        value = "..."
+    elif _item_type(option.hint):
+        value = f"[{', '.join(values)}]"
+    else:
+        value = " ".join(values)
+    return f"{option.path[-1]}={value}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Call:
     """The arguments of a call.

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_data, check_options, is_benchmark
-from albert.api.keyword_functions import Call, by_option, options_as_keywords, read_options
+from albert.api.keyword_functions import Call, by_option, options_as_keywords, read_options, remedy_in_python
 from albert.api.options import (
     GROUP,
     ROWS,
@@ -55,13 +55,15 @@ MIN_REPEATED_ROWS = 30
 
 def say_what_was_read(report: "DataReport") -> None:
     """Print on stderr what was recognised and inferred, and warnings; the command line shows tables instead."""
+    options = options_of(shape_of(finetune))
     lines = []
     if report.read is not None:
         lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
         for item in report.read.inferred:
-            lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {item.instead}")
+            remedy = remedy_in_python(item.instead, options)
+            lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {remedy}")
     lines += [line.removeprefix("warning: ") for line in report.warnings]
-    keywords = {option.path[-1] for option in options_of(shape_of(finetune))}
+    keywords = {option.path[-1] for option in options}
     for line in lines:
         print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
 

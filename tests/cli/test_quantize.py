@@ -48,4 +48,7 @@ def test_predict_refuses_an_onnx_directory(scene, tmp_path: Path, capsys):
     assert run(["export", "onnx", str(scene.classifier), "--output", str(tmp_path / "onnx")]) == 0
     capsys.readouterr()
     assert run(["predict", str(tmp_path / "onnx"), "--classify", "It was a day."]) == 66
-    assert "holds an ONNX file and no model.safetensors; name the model that it was exported from" in capsys.readouterr().err
+    assert (
+        "holds an ONNX file and no model.safetensors; name the model that it was exported from"
+        in capsys.readouterr().err
+    )

@@ -33,10 +33,10 @@ class TrainingOptions:
     """Mark the tokens of two texts in one sequence that occur in the other text, by an embedding of their own. When not
     set, for models narrower than ALBERT-base, which do not learn to match words by attention."""
     solve_head: bool | None = None
-    """Begin with the best linear head on the model's frozen features, which takes seconds, then fine-tune (Kumar et al.
+    """Begin with the best linear head on the model's frozen features, then fine-tune (Kumar et al.
     2022). When not set, for your own tables, unless they have numbers."""
     frozen: bool = False
-    """Only the linear head, on frozen features, with the best regularisation by cross-validation; takes seconds."""
+    """Only the linear head, on frozen features, with the best regularisation by cross-validation."""
     freeze_encoder: bool = False
     """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     teacher: str | None = None

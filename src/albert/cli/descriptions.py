@@ -287,7 +287,7 @@ def _tensors(report: inspection.ModelReport) -> dict[str, object]:
     for label, names in groups.items():
         first = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
         lines[label] = f"{len(names)}: {first}" if names else "none"
-    return lines | ({"doubtful": "; ".join(report.tensors.notes)} if report.tensors.notes else {})
+    return lines | ({"notes": "; ".join(report.tensors.notes)} if report.tensors.notes else {})
 
 
 def show_tokenizer(console: Console, directory: Path) -> dict[str, Any]:

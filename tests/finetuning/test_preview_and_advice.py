@@ -221,3 +221,15 @@ def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp
     report = albert.evaluate(model=str(held_out.model)).report
     assert report["reading"] == [f"the rows of {tmp_path / 'rows.csv'} that were held out of training"]
     assert "reading" not in albert.evaluate(model=str(with_dev.model)).report
+
+
+def test_evaluate_asks_for_rows_that_it_cannot_find_again(pretrained, tmp_path, refused):
+    rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    albert.sweep(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "folds", folds=2, epochs=0.1)
+    fold = tmp_path / "folds" / "fold-1"
+    refused(["evaluate", "--model", fold], 2, "--dev", "which rows of", "rows.csv", "fold", "predictions-dev.jsonl")
+    refused(lambda: albert.evaluate(model=str(fold)), 2, "dev", "which rows of")
+    assert run(["quantize", str(fold), "--output", str(tmp_path / "int8")]) == 0
+    refused(["evaluate", "--model", tmp_path / "int8"], 2, "--dev", "is a copy of a model", "rows.csv")
+    assert run(["evaluate", "--model", str(tmp_path / "int8"), "--dev", str(tmp_path / "rows.csv")]) == 0

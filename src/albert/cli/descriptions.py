@@ -33,6 +33,7 @@ from albert.model.cost import count_flops, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json
+from albert.runtime.words import counted
 from albert.text.shards import DESCRIPTION_NAME
 from albert.text.tokenizer_loading import vocabulary_file
 
@@ -312,7 +313,7 @@ def show_corpus(console: Console, directory: Path) -> dict[str, Any]:
     about: dict[str, object] = {
         "directory": directory,
         "manifest": _MATCHES[verified],
-        "sources": f"{len(description.sources):,} files, {bytes_of(source_bytes)}",
+        "sources": f"{counted(len(description.sources), 'files')}, {bytes_of(source_bytes)}",
         "documents read": f"{description.documents_in:,}, {bytes_of(description.bytes_in)}",
         "documents dropped": f"{dropped:,} "
         + " ".join(f"({count:,} {reason})" for reason, count in description.documents_dropped.items()),

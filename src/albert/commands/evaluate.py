@@ -345,7 +345,21 @@ def task_of_model(
     described = table.task(saved, dev=dev)
     if described.dev is not None:
         described = dataclasses.replace(described, train=None)
+    if saved is not None and dev is None and table.task_file is None:
+        check_rows_are_known(directory, saved)
     return read_task(described).check("dev").task, origin_of_rows(saved, described)
+
+
+def check_rows_are_known(directory: Path, saved: "TableTask") -> None:
+    """Raise UsageError if the rows on which a model was scored cannot be found again: of a copy without its table, or
+    of one fold of several."""
+    rows = saved.dev or saved.train
+    if rows is not None and not rows.exists():
+        why = f"is missing; {directory} is a copy of a model, and its table {rows.name} is not beside it"
+        raise UsageError("--dev", why, "name the rows to score")
+    if saved.dev is None and saved.held_out.digest is None:
+        why = f"is missing; {directory} does not say which rows of {rows} were held out, as of one fold of several"
+        raise UsageError("--dev", why, "name the rows to score; predictions-dev.jsonl has those of the fold")
 
 
 def origin_of_rows(saved: "TableTask | None", described: "TableTask") -> str | None:

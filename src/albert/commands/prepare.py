@@ -181,7 +181,20 @@ class PrepareResult(Displayable):
         if tokens > 0 and unknown / tokens >= WARN_FROM:
             remedy = "train one on such text (albert tokenizer train), with --character-coverage 1 if it has many signs"
             lines.insert(0, f"warning: {unknown / tokens:.0%} of the pieces are unknown to the tokenizer: {remedy}")
-        return lines
+        return [*lines, *self._held_out_lines()]
+
+    def _held_out_lines(self) -> list[str]:
+        """A line if nothing is held out, or another part than the share selects."""
+        report = self.report
+        if report.splits["held_out"].documents == 0:
+            return ["nothing is held out: the share is 0, all documents are equal, or there is a single sentence"]
+        if not report.held_out_fallback:
+            return []
+        if report.held_out_fallback == "sentences":
+            return ["the last sentences of the only document are held out; --held-out 0 holds out nothing"]
+        selected = f"the share of {self.held_out:.3g} selected none of {counted(report.documents, 'documents')}"
+        remedy = "a larger --held-out or another --seed selects more, --held-out 0 holds out nothing"
+        return [f"{selected}: one document is held out; {remedy}"]
 
 
 def ratio(part: int, whole: int, form: str) -> str:
@@ -200,13 +213,6 @@ def show_prepared(result: PrepareResult) -> None:
         lines.append(f"{report.shards_found:,} shards were finished before")
     if report.sentences_dropped:
         lines.append(f"{report.sentences_dropped:,} sentences without a token left out")
-    if report.splits["held_out"].documents == 0:
-        lines.append("nothing is held out: the share is 0, all documents are equal, or there is a single sentence")
-    elif report.held_out_fallback:
-        what = {"document": "one document is", "sentences": "the last sentences of the only document are"}
-        documents = f"{report.documents_in:,} document" + ("s" if report.documents_in != 1 else "")
-        few = f"{result.held_out:.3g} of {documents} is less than one: {what[report.held_out_fallback]} held out"
-        lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = bold_prefix(result.output, " is ready")
     corpus = shlex.quote(str(result.output))
     following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")

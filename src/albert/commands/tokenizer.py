@@ -17,6 +17,7 @@ from albert.commands.prepare import CORPUS, TEXT, TextOptions
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
+from albert.runtime.words import counted
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -150,7 +151,9 @@ def show_trained(result: TokenizerResult) -> None:
     """Print what was read and used."""
     read = result.read
     used = result.used
-    print(f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files")
+    print(
+        f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {counted(read.files, 'files')}"
+    )
     for line in read.remarks():
         print(line)
     sentences = f"{min(used.sentences, result.sentences):,} of {used.sentences:,} sentences"

@@ -29,7 +29,7 @@ def run_card(
         "masked_tokens_accuracy": "masked-token accuracy, held out",
         "masked_tokens_baseline": "baseline: always the most frequent token",
         "masked_tokens_repeated_accuracy": "accuracy on rare masked tokens that occur elsewhere in their sequence",
-        "masked_tokens_unrepeated_accuracy": "accuracy on rare masked tokens that do not",
+        "masked_tokens_unrepeated_accuracy": "accuracy on rare masked tokens that occur nowhere else in their sequence",
         "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
         "sentence_order_baseline": "baseline: always the more frequent order",
     }

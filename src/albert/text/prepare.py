@@ -66,7 +66,7 @@ class PreparationReport(CorpusReport):
 
     Attributes:
         shards_found: shards that an earlier, stopped preparation had finished.
-        held_out_fallback: what is held out of a corpus so small that the share holds out nothing.
+        held_out_fallback: what is held out where the share selects no document.
     """
 
     sentences_dropped: int = 0

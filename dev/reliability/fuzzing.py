@@ -30,6 +30,7 @@ from dev.reliability.trials import Tries, trial
 from albert.checkpoints import tensor_bundle
 from albert.checkpoints.convert import ConversionOptions, read_source
 from albert.checkpoints.model_directory import open_model
+from albert.inference.files import opened_input
 from albert.inference.predictor import Predictor
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import Limits as ServerLimits
@@ -38,11 +39,10 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
-from albert.tables.records import read_records
-from albert.tables.rows import read_table
+from albert.tables.rows import read_table, records_of
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import load_table_task
-from albert.text.corpus import find_corpus_files, read_corpus
+from albert.text.corpus import read_corpus
 from albert.text.readers import Reading
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
@@ -216,7 +216,8 @@ def _converted(path: Path) -> object:
 
 
 def _records(path: Path) -> int:
-    return sum(len(record.fields) for record in read_records(find_corpus_files([path]).files[0], "text"))
+    with opened_input(str(path)) as table:
+        return sum(len(record.fields) for record in records_of(table))
 
 
 _SKIPPING = {"bad_utf8": "skip", "max_document_bytes": 400}

@@ -20,6 +20,8 @@ from albert.tables.records import MAX_RECORD_LENGTH, Record
 from albert.tables.table import ColumnRows, Row
 from albert.tables.table_file import ENDINGS, Format, Layout, TableFile
 
+csv.field_size_limit(2**31 - 1)  # rows have their own limit
+
 SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 MANY_COLUMNS = 8
 """Of more columns not every name is written out in a message."""

@@ -1,8 +1,7 @@
-"""Records: rows of CSV, TSV and Parquet, objects of JSON lines, lines of text; errors name file and line.
+"""Records: rows of TSV and Parquet, objects of JSON lines, lines of text; errors name file and line.
 
-CSV has quotes (RFC 4180); in TSV a tab always ends a field."""
+In TSV a tab always ends a field, as in the files of GLUE. A table of a user's own is opened by `albert.tables.rows`."""
 
-import csv
 import json
 import re
 from collections import Counter
@@ -17,8 +16,6 @@ from albert.runtime.json_files import unique_keys
 from albert.tables.files import Advance, InputFile, open_input_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-csv.field_size_limit(2**31 - 1)  # rows have their own limit
 
 MAX_RECORD_LENGTH = 128_000_000
 """Bytes; a longer record most likely means that the file has another format."""
@@ -68,8 +65,8 @@ def read_records(
         yield from lazy_import("albert.tables.arrow", "data").read_parquet_records(file, class_names, reached)
         return
     with open_input_file(file) as (content, raw):
-        if file.kind in ("CSV", "TSV"):
-            rows = table_rows(file, content, file.name, MAX_RECORD_LENGTH, columns, broken)
+        if file.kind == "TSV":
+            rows = _tab_separated_rows(content, file.name, columns, broken)
             records = _table_records(file.name, rows, columns)
         else:
             records = _line_records(file, content, text_field)
@@ -94,35 +91,6 @@ def numbered_lines(content: BufferedIOBase, name: object, limit: int, remedy: st
         yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def quoted_rows(content: BufferedIOBase, name: object, limit: int) -> Rows:
-    """Yield rows of CSV with the line on which each begins; LF, CR or CR LF ends a line."""
-    line = 1
-    size = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal size
-        for data in iter(lambda: content.readline(limit + 1), b""):
-            first = size == 0 and line == 1
-            size = size + len(data)
-            if size > limit:
-                why = f"has a row longer than {limit / 1e6:,.0f} MB"
-                raise DamagedData(f"{name}:{line}", why, "look for a quote without its end")
-            data = data.removeprefix(BYTE_ORDER_MARK) if first else data
-            end = -2 if data.endswith(b"\r\n") else -1
-            for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
-                yield part.decode("latin-1")  # one character per byte: quotes and commas are the same as in UTF-8
-
-    reader = csv.reader(lines(), strict=True)
-    try:
-        for values in reader:
-            yield line, [value.encode("latin-1") for value in values]
-            line = reader.line_num + 1
-            size = 0
-    except csv.Error as error:
-        why = f"broken CSV ({str(error).partition(' - ')[0]})"
-        raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
-
-
 def json_object(text: str, where: str) -> dict[str, Any]:
     """Parse a line that holds a JSON object."""
     try:
@@ -139,32 +107,22 @@ def json_object(text: str, where: str) -> dict[str, Any]:
     return value
 
 
-def table_rows(
-    file: InputFile,
-    content: BufferedIOBase,
-    name: object,
-    limit: int,
-    header: tuple[str, ...] | None = None,
-    broken: Counter[str] | None = None,
+def _tab_separated_rows(
+    content: BufferedIOBase, name: object, header: tuple[str, ...] | None, broken: Counter[str] | None
 ) -> Rows:
     """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
-    if file.kind == "CSV":
-        rows = quoted_rows(content, name, limit)
-        empty = []
-        what = "fields"
-    else:
-        rows = ((line, data.split(b"\t")) for line, data in numbered_lines(content, name, limit))
-        empty = [b""]
-        what = "tab-separated fields"
-    width, wanted = (None, "the header has {}") if header is None else (len(header), "{} are expected")
-    for line, fields in rows:
-        if fields == empty:
+    width = None if header is None else len(header)
+    wanted = "the header has {}" if header is None else "{} are expected"
+    for line, data in numbered_lines(content, name, MAX_RECORD_LENGTH):
+        fields = data.split(b"\t")
+        if fields == [b""]:
             continue
         width = len(fields) if width is None else width
         if len(fields) == width:
             yield line, fields
         elif broken is None:
-            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} where {wanted.format(width)}")
+            why = f"has {len(fields)} tab-separated fields where {wanted.format(width)}"
+            raise DamagedData(f"{name}:{line}", why)
         else:
             broken["broken_lines"] += 1
 

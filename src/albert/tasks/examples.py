@@ -99,7 +99,7 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
     """All rows of a table; values that are not text are converted by `fields_of`.
 
     Args:
-        kind: format of the file: "CSV", "TSV", "JSON lines" or "Parquet".
+        kind: format of the file: "TSV", "JSON lines" or "Parquet".
         columns: names of the columns of a file without a header.
         drop_broken: leave out and count the lines with another number of fields, which are errors otherwise.
     """

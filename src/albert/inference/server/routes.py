@@ -563,7 +563,9 @@ _SHOWN_CHARACTERS = 40
 
 def _why_invalid(error: Mapping[str, Any]) -> str:
     """What is wrong with a value of a request, and what is expected, for an error of pydantic."""
-    kind, value, bounds = error["type"], error.get("input"), error.get("ctx") or {}
+    kind = error["type"]
+    value = error.get("input")
+    bounds = error.get("ctx") or {}
     if kind == "missing" and len(error["loc"]) == 1:
         return "is empty, a JSON object is expected"
     if kind == "missing":

@@ -110,15 +110,16 @@ def test_saved_model_predicts_as_it_was_scored(how, finetuned, table, tmp_path):
     assert int8["score"] == pytest.approx(ranked[0][0]["score"], abs=0.1)
 
 
-def test_a_text_without_its_pair_is_noted(finetuned, table, tmp_path, capsys):
-    predict, note = ["predict", str(finetuned["matching"])], "the model was trained on pairs"
-    assert run([*predict, "--classify", "ship"]) == 0
-    assert note in capsys.readouterr().err
+def test_a_text_without_its_pair_is_refused(finetuned, table, tmp_path, refused, capsys):
+    predict = ["predict", str(finetuned["matching"])]
+    why = "--pair: the model was trained on pairs of texts; give the second text"
+    assert why in refused([*predict, "--classify", "ship"], 2, "--pair")
     assert run([*predict, "--classify", "ship", "--pair", "storm"]) == 0
-    assert note not in capsys.readouterr().err
     for columns in ([], ["--text", "a"], ["--text-field", "a", "--pair-field", "b"]):  # the task has the columns, too
         assert run([*predict, "--input", str(table / "dev.jsonl"), *columns]) == 0
-        assert note not in capsys.readouterr().err
+    alone = tmp_path / "alone.csv"
+    alone.write_text("a\nship\n")
+    assert "--pair" in refused([*predict, "--input", str(alone)], 65, "'b'")
 
 
 def test_transformers_refuses_a_match_embedding(finetuned):

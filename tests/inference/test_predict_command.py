@@ -5,9 +5,11 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from tests.refusals import refusal
 
 import albert
 from albert.cli.main import run
+from albert.runtime.errors import UsageError
 
 CONTEXT, PAIR, WORDS = "--context Ada.", "'He came.' 'He saw.'", ["He", "saw,", "."]
 
@@ -126,17 +128,44 @@ def test_option_of_another_task_is_refused(option, tasks, classifier, tmp_path, 
 
 
 @pytest.mark.parametrize(("task", "reads_pairs"), [("sst-2", False), ("mrpc", True), ("unknown", None)])
-def test_number_of_texts_unlike_in_training_is_noted(task, reads_pairs, saved, tmp_path, refused, capsys):
+def test_number_of_texts_unlike_in_training_is_refused(task, reads_pairs, saved, tmp_path, refused, capsys):
     path = str(saved("classification", 2, finetuning={"task": task}))
-    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": "a", "text_pair": "b"}\n')
-    single, pairs = "trained on single texts: leave out", "trained on pairs: "
-    inputs = [(["--classify", "a"], True), (["--classify", "a", "--pair", "b"], False)]
-    for arguments, alone in [*inputs, (["--input", str(tmp_path / "in.jsonl")], reads_pairs)]:
-        assert run(["predict", path, *arguments]) == 0
-        noted = capsys.readouterr().err
-        assert (single in noted, pairs in noted) == (reads_pairs is alone is False, reads_pairs is alone is True)
-    assert ("1 of 2 rows has" in noted) == (reads_pairs is not None)
+    for arguments, is_pair in ((["--classify", "a"], False), (["--classify", "a", "--pair", "b"], True)):
+        if reads_pairs is (not is_pair):
+            assert "trained on" in refused(["predict", path, *arguments], 2, "--pair")
+        else:
+            assert run(["predict", path, *arguments]) == 0
+    for name, columns in (("single", '{"text": "a"}'), ("pairs", '{"text": "a", "text_pair": "b"}')):
+        (tmp_path / f"{name}.jsonl").write_text(f"{columns}\n")
+    single, pairs = (["predict", path, "--input", str(tmp_path / f"{name}.jsonl")] for name in ("single", "pairs"))
+    capsys.readouterr()
+    if reads_pairs:
+        assert "--pair" in refused(single, 65, "'text_pair'")
+    else:
+        assert run(single) == 0
+    alone = capsys.readouterr().out
+    assert run(pairs) == 0
+    both = capsys.readouterr()
+    score = "predicted_score"
+    if reads_pairs is False:  # the column is not read, and a named one is refused
+        assert "note: the column 'text_pair' is not read" in both.err
+        assert json.loads(both.out)[score] == json.loads(alone)[score]
+        refused([*pairs, "--pair", "text_pair"], 2, "--pair")
+    elif reads_pairs is None:
+        assert "not read" not in both.err and json.loads(both.out)[score] != json.loads(alone)[score]
     refused(["predict", saved("pair_classification", 2), "--classify", "a"], 2, "--pair")
+
+
+@pytest.mark.parametrize(("task", "is_pair"), [("sst-2", True), ("mrpc", False)])
+def test_number_of_texts_unlike_in_training_is_refused_in_python(task, is_pair, saved):
+    second = "b" if is_pair else None
+    for labels in (1, 2):
+        model = albert.load(saved("classification", labels, finetuning={"task": task}), precision="fp32")
+        calls = [(model.classify, "pair", False), (model.classify_batch, "pairs", True)]
+        calls += [(model.score, "pair", False), (model.score_batch, "pairs", True)] if labels == 1 else []
+        for call, name, is_batch in calls:
+            with refusal(UsageError, f"{name}: the model was trained on"):
+                call(["a"], [second] if is_pair else None) if is_batch else call("a", second)
 
 
 def test_text_without_words_is_noted(saved, capsys):

@@ -22,6 +22,7 @@ from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Sett
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
+from albert.tables.records import Record
 from albert.tables.rows import records_of
 from albert.tables.table_file import Format, Layout, TableFile
 
@@ -211,8 +212,7 @@ def predict(
         from albert.checkpoints.model_directory import read_config
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
-        from albert.inference.texts import MEANINGLESS_ANSWER, MEANINGLESS_VECTOR
-        from albert.tables.records import Record
+        from albert.inference.texts import MEANINGLESS_ANSWER, MEANINGLESS_VECTOR, check_second_texts
         from albert.tables.rows import sentences_of_lines
         from albert.tables.table_file import WORDS
         from albert.tasks.custom import for_other_file
@@ -238,6 +238,7 @@ def predict(
             predictions = [predictor.order(*order)]
             shown = ("label", "score")
         elif classify is not None:
+            check_second_texts("--pair", pair is not None, predictor.reads_pairs)
             predictions = predictor.classify(classify, pair)
             shown = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
         elif tag is not None and words:
@@ -259,10 +260,6 @@ def predict(
                 print_json(entry)
         else:
             show_predictions(predictions, shown)
-        is_single = pair is None
-        if classify is not None and predictor.reads_pairs is is_single:
-            of = "pairs: give the second text (--pair)" if is_single else "single texts: leave out the second (--pair)"
-            note(f"the model was trained on {of}")
         texts = [each for each in (classify, pair, tag, question, context) if each]
         warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
         if warning is not None:
@@ -313,6 +310,9 @@ def predict(
             note(line)
         ability = ability_for(predictor, task)
         check_options_of(ability, given)
+        if ability.expects_pairs(predictor) is False:
+            check_second_texts("--pair", pair is not None or pair_field is not None, False)
+            fields = without_pair(fields, file)
         if ability.reads_words:
             lines = file
             if layout.format is None:
@@ -357,11 +357,6 @@ def predict(
         longest = ability.max_length(predictor)
         verb = "was" if summary.cut == 1 else "were"
         note(f"{summary.cut:,} of {summary.rows:,} texts {verb} cut: the model reads {longest} tokens")
-    if summary.mispaired:
-        single = f"two texts, but the model was trained on single texts: leave out {fields.pair!r}"
-        of = "one text, but the model was trained on pairs: name the column (--pair)"
-        verb = "has" if summary.mispaired == 1 else "have"
-        note(f"{summary.mispaired:,} of {summary.rows:,} rows {verb} {of if predictor.reads_pairs else single}")
     if summary.unanswered:
         verb = "has" if summary.unanswered == 1 else "have"
         why = "; ".join(summary.first_unanswered)
@@ -396,6 +391,13 @@ def name_of(column: str, file: TableFile) -> str:
     if column in file.names or not column.isdecimal() or not 1 <= int(column) <= len(file.names):
         return column if column in file.names else file.aliases.get(column, column)
     return file.names[int(column) - 1] or column
+
+
+def without_pair(fields: Fields, file: TableFile) -> Fields:
+    """The fields that a model of single texts reads; a column of the file with the usual name of a second is noted."""
+    if fields.pair in (file.names or next(records_of(file), Record("", {})).fields):
+        note(f"the column {fields.pair!r} is not read: the model was trained on single texts")
+    return with_values(fields, pair="")
 
 
 def grouped(file: TableFile, source: str, words: str, group: str | None, trained: "TableTask | None") -> TableFile:

@@ -439,8 +439,12 @@ class CheckedInput(NamedTuple):
     sha256: str
 
 
-def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
-    """Validate every row; `answers` are the names of the predicted fields in the output."""
+def check_input(args: FilePrediction, answers: Iterable[str], of_pairs: bool = False) -> CheckedInput:
+    """Validate every row; `answers` are the names of the predicted fields in the output.
+
+    Args:
+        of_pairs: the model was trained on pairs of texts, so that a row with one is refused.
+    """
     file = args.file.file
     columns = dict[str, None]()
     rows = 0
@@ -455,7 +459,11 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
         for batch in args.batches():
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
-                if _is_empty(args.inputs(record)):
+                inputs = args.inputs(record)
+                if of_pairs and None in inputs:
+                    why = f"has no field {args.fields.pair!r}, and the model was trained on pairs of texts"
+                    raise DamagedData(record.where, why, "--pair names the column of the second text")
+                if _is_empty(inputs):
                     empty += 1
                 else:
                     empty_in.update(name for name in args.read_fields if args.is_blank(record, name))
@@ -510,7 +518,6 @@ class FileSummary:
         empty: rows whose texts are all empty or blank.
         empty_in: for a field that is read, the number of other rows in which it is empty.
         cut: texts of which tokens were cut.
-        mispaired: rows with one text for a model trained on two, or the reverse.
         unanswered: rows without an answer; `first_unanswered` says why the first of them have none.
         continued_after: rows that an earlier call wrote.
     """
@@ -519,15 +526,13 @@ class FileSummary:
     empty: int = 0
     empty_in: Mapping[str, int] = field(default_factory=dict)
     cut: int = 0
-    mispaired: int = 0
     unanswered: int = 0
     first_unanswered: list[str] = field(default_factory=list)
     continued_after: int = 0
 
-    def add(self, record: Record, answer: Mapping[str, Any], is_mispaired: bool) -> None:
+    def add(self, record: Record, answer: Mapping[str, Any]) -> None:
         self.rows += 1
         self.cut += bool(answer.get("tokens_cut"))
-        self.mispaired += is_mispaired
         why = answer.get(ERROR)
         if why is not None:
             self.unanswered += 1
@@ -536,7 +541,7 @@ class FileSummary:
 
     def counts(self) -> dict[str, Any]:
         """The counts of the rows so far, as JSON values."""
-        names = ("rows", "cut", "mispaired", "unanswered", "first_unanswered")
+        names = ("rows", "cut", "unanswered", "first_unanswered")
         return {name: getattr(self, name) for name in names}
 
     def continue_from(self, partial: PartialOutput) -> None:
@@ -549,7 +554,7 @@ class FileSummary:
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal or a kill the same call continues JSON lines and CSV."""
     answers = {f"{args.prefix}{name}": value for name, value in args.columns(predictor).items()}
-    checked = check_input(args, answers)
+    checked = check_input(args, answers, args.ability.expects_pairs(predictor) is True)
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)
     if args.output is None:
@@ -579,7 +584,6 @@ def _predicted_rows(
     predictor: Predictor, args: FilePrediction, total: int, summary: FileSummary, skipped: int = 0
 ) -> Iterator[list[Row]]:
     """The rows with their answers, batch by batch, without the first `skipped`; they are added to the summary."""
-    of_pairs = args.ability.expects_pairs(predictor)
     passed = 0
     with progress("Predicting", total=total, unit="rows", done=skipped) as bar:
         for batch in args.batches():
@@ -587,7 +591,7 @@ def _predicted_rows(
             if passed > skipped:
                 rows = []
                 for record, answer in zip(batch, args.answers(predictor, batch), strict=True):
-                    summary.add(record, answer, of_pairs is (args.fields.pair not in record.fields))
+                    summary.add(record, answer)
                     rows.append(args.output_row(record, answer))
                 yield rows
                 bar.advance(len(batch))

@@ -54,7 +54,14 @@ from albert.inference.abilities.fill_mask import FilledMask, fill_masks
 from albert.inference.abilities.order import PredictedOrder, predict_orders
 from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.inference.texts import MEANINGLESS_VECTOR, check_text, check_texts, note_cut, note_empty
+from albert.inference.texts import (
+    MEANINGLESS_VECTOR,
+    check_second_texts,
+    check_text,
+    check_texts,
+    note_cut,
+    note_empty,
+)
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
@@ -285,7 +292,7 @@ class Predictor:
         model: Any = self.network
         return model_directory.label_names(self.extra, model.classifier.out_features)
 
-    @property
+    @cached_property
     def reads_pairs(self) -> bool | None:
         """Whether the model was fine-tuned on pairs of texts; None if unknown."""
         if isinstance(self.network, AlbertForPairClassification):
@@ -319,6 +326,11 @@ class Predictor:
             remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
             raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0].needs}", remedy)
 
+    def _check_second_texts(self, name: str, are_given: bool, *abilities: Ability) -> None:
+        """Raises UsageError for second texts that the model was not trained with, or that are missing."""
+        self.require(*abilities)
+        check_second_texts(name, are_given, self.reads_pairs)
+
     def pooled_model(self, pooling: Pooling) -> PackedModel:
         """The encoder with a pooling, made once."""
         if pooling not in self._pooled:
@@ -333,6 +345,7 @@ class Predictor:
         check_text("text", text)
         if pair is not None:
             check_text("pair", pair)
+        self._check_second_texts("pair", pair is not None, CLASSIFY, SCORE)
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[LabelScore]]:
@@ -340,6 +353,7 @@ class Predictor:
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
         ones are predicted. Entries of a text that was cut have `tokens_cut`; a note says how many texts are empty."""
+        self._check_second_texts("pairs", pairs is not None, CLASSIFY, SCORE)
         ranked = rank_labels(self, texts, pairs)
         note_empty(texts, pairs)
         return ranked
@@ -349,6 +363,7 @@ class Predictor:
         check_text("text", text)
         if pair is not None:
             check_text("pair", pair)
+        self._check_second_texts("pair", pair is not None, SCORE)
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
@@ -356,6 +371,7 @@ class Predictor:
 
         A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
         name, else a sigmoid. A note says how many texts were cut; `classify_batch` gives `tokens_cut` of each."""
+        self._check_second_texts("pairs", pairs is not None, SCORE)
         scores = score_texts(self, texts, pairs)
         note_empty(texts, pairs)
         return scores

@@ -127,6 +127,18 @@ def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[An
         raise UsageError(name, f"{len(texts)} for {len(others)} {other}", "give one for each")
 
 
+def check_second_texts(name: str, are_given: bool, are_expected: bool | None) -> None:
+    """Raises UsageError for second texts where the model was trained on single ones, and for pairs without them;
+    `are_expected` is `Predictor.reads_pairs`."""
+    several = name == "pairs"
+    if are_given and are_expected is False:
+        texts = "texts" if several else "text"
+        raise UsageError(name, "the model was trained on single texts", f"leave out the second {texts}")
+    if not are_given and are_expected is True:
+        of_each = " of each" if several else ""
+        raise UsageError(name, "the model was trained on pairs of texts", f"give the second text{of_each}")
+
+
 def check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
     """Raises UsageError for anything but a list of lists of strings."""
     if not hasattr(lists, "__getitem__") or isinstance(lists, str | Mapping):

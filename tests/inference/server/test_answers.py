@@ -101,16 +101,33 @@ def test_the_result_of_an_empty_text_says_so(kind, address, full, empty, predict
             assert entry.get("empty") is expected
 
 
-@pytest.mark.parametrize(("task", "status"), [("sst-2", 422), ("mrpc", 200), ("unknown", 200)])
-def test_second_text_for_a_model_of_single_texts_is_refused(task, status, saved, serve):
-    model = albert.load(saved("classification", 2, finetuning={"task": task}), "cpu", precision="fp32")
-    server = serve(model)
-    reply = server.post("/classify", {"texts": ["a"], "pairs": ["b"]})
-    assert reply.status == status
-    if status == 422:
-        why = "pairs: are given, but the model was trained on single texts; leave them out"
-        assert reply.json == {"error": why} and server.request("GET", "/model").json["pairs"] is False
-    assert server.post("/classify", {"texts": ["a"], "pairs": None}).status == 200
+SINGLE = "the model was trained on single texts; leave out the second text"
+PAIRS = "the model was trained on pairs of texts; give the second text"
+
+
+@pytest.mark.parametrize(("task", "reads_pairs"), [("sst-2", False), ("mrpc", True), ("unknown", None)])
+@pytest.mark.parametrize("labels", [1, 2])
+def test_a_second_text_that_was_not_in_training_and_a_missing_one_are_refused(task, labels, reads_pairs, saved, serve):
+    server = serve(albert.load(saved("classification", labels, finetuning={"task": task}), "cpu", precision="fp32"))
+    assert server.request("GET", "/model").json["pairs"] is reads_pairs
+    of_texts = "/score" if labels == 1 else "/classify"
+    for address, single, second, plural in (
+        (of_texts, {"texts": ["a"]}, ["b"], "s"),
+        ("/layers", {"text": "a"}, "b", ""),
+    ):
+        name = f"pair{plural}"
+        for body in (single, {**single, name: None}):
+            reply = server.post(address, body)
+            why = f"{name}: {PAIRS}{' of each' if plural else ''}"
+            assert reply.status == (422 if reads_pairs else 200)
+            assert not reads_pairs or reply.json == {"error": why}
+        reply = server.post(address, {**single, name: second})
+        assert reply.status == (422 if reads_pairs is False else 200)
+        assert reads_pairs is not False or reply.json == {"error": f"{name}: {SINGLE}{plural}"}
+    schemas = server.request("GET", "/openapi.json").json["components"]["schemas"]
+    for address in (of_texts, "/layers"):
+        (example,) = schemas[f"{address[1:].title()}Request"]["examples"]
+        assert server.post(address, example).status == 200
 
 
 def test_text_that_the_vocabulary_does_not_know_is_answered_without_a_terminal(classifier, serve, monkeypatch):

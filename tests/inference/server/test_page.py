@@ -162,8 +162,20 @@ def test_texts_are_compared_and_ordered(opened):
     assert page.locator(".segments li").count() == 2
 
 
+def test_page_of_a_model_of_pairs_asks_for_the_second_text(opened, predictors, monkeypatch):
+    monkeypatch.setattr(predictors("score"), "reads_pairs", True)
+    page = opened("score")
+    page.wait_for_selector("#answer .big")  # of the example, which has both texts
+    assert page.locator("#examples button").count() == 1
+    assert page.locator("#field-pair").evaluate("field => field.required")
+    page.locator("#field-pair").fill("")
+    page.get_by_role("button", name="Run").click()
+    assert page.locator("#field-pair").evaluate("field => field.validity.valueMissing")
+    assert not page.locator("#error").is_visible()
+
+
 def test_page_opens_with_a_result_and_names_model_and_labels(opened, predictors, monkeypatch):
-    monkeypatch.setitem(predictors("classify").extra, "finetuning", {"task": "sst-2"})
+    monkeypatch.setattr(predictors("classify"), "reads_pairs", False)
     page = opened("classify")
     page.wait_for_selector("#answer .bars")
     assert page.title() == "classify: calm, storm, wreck · albert"

@@ -96,8 +96,8 @@ def text_of(record: Record, field: str, option: str) -> str:
 
 
 def optional_text_of(record: Record, field: str, usual: str, option: str) -> str | None:
-    """`text_of`, or None if the field has its usual name and is absent."""
-    if field == usual and field not in record.fields:
+    """`text_of`, or None if there is no field, or if it has its usual name and is absent."""
+    if not field or (field == usual and field not in record.fields):
         return None
     return text_of(record, field, option)
 

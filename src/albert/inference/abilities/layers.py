@@ -81,6 +81,9 @@ class Layers(Ability):
     def columns(self, predictor: "Predictor", settings: Settings) -> dict[str, Any]:
         return {}
 
+    def expects_pairs(self, predictor: "Predictor") -> bool | None:
+        return predictor.reads_pairs
+
     # ---- A request -------------------------------------------------------------------------------------------------
 
     request = LayersRequest

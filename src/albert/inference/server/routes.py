@@ -36,6 +36,7 @@ from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
 from albert.inference.server.limits import Limits
 from albert.inference.server.models import ErrorReply, ModelReply, reply_model, request_model
+from albert.inference.texts import check_second_texts
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_json_object
 
@@ -337,8 +338,8 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
             raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
         content = checked.validate_python(body.model_dump())
         inputs = ability.inputs(content)
-        if getattr(content, "pairs", None) is not None and ability.expects_pairs(predictor) is False:
-            raise UsageError("pairs", "are given, but the model was trained on single texts", "leave them out")
+        second = "pair" if hasattr(content, "pair") else "pairs"
+        check_second_texts(second, getattr(content, second, None) is not None, ability.expects_pairs(predictor))
         service.warn_of_unknown(inputs)
         why = ability.too_much(content)
         if why is not None:
@@ -458,6 +459,7 @@ def report_routes(service: batching.Service) -> APIRouter:
 # The application: endpoints, error handlers, and the OpenAPI document of this model.
 
 UNMASKED = "The captain stood on the deck of the ship."
+SECOND = "A man stood on the deck."
 DESCRIPTION = """HTTP API of a trained model. Requests are JSON with one or more texts; each gets its own result.
 
 The endpoints depend on the model's head; `GET /model` lists them. An error is one sentence under `error`.
@@ -484,8 +486,7 @@ def application(service: batching.Service) -> RequestMiddleware:
             return document
         absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(service.predictor))
         paths = {address: methods for address, methods in document["paths"].items() if address not in absent}
-        document = document | {"paths": paths}
-        return document if service.predictor.can(FILL_MASK) else _without_mask(document, service.predictor)
+        return _with_examples(document | {"paths": paths}, service.predictor)
 
     app.openapi = supported_document
     for routes in (ability_routes(service), report_routes(service), page_routes(service)):
@@ -494,13 +495,21 @@ def application(service: batching.Service) -> RequestMiddleware:
     return RequestMiddleware(app, service, frozenset(f"/{name}" for name in ABILITIES))
 
 
-def _without_mask(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
-    """The document of a model that fills no masks: the example of `/layers` is a text of its own, or one without."""
+def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
+    """The document with examples that this model answers: of `/layers` without a mask if it fills none, and with a
+    second text if it was trained on pairs; where the model's files have a row, it is that one."""
     row = next((row for row in model_examples(predictor) if row.get("text")), {"text": UNMASKED})
-    example = {name: row[name] for name in ("text", "pair") if row.get(name)}
+    if predictor.reads_pairs is True:
+        row = {"pair": SECOND} | row
+    examples: dict[str, dict[str, Any]] = {}
+    if not predictor.can(FILL_MASK):
+        examples["LayersRequest"] = {name: row[name] for name in ("text", "pair") if row.get(name)}
+    if row.get("pair"):
+        pair = {"texts": [row["text"]], "pairs": [row["pair"]]}
+        examples |= {"ClassifyRequest": pair, "ScoreRequest": pair}
     schemas = document["components"]["schemas"]
-    request = schemas["LayersRequest"] | {"examples": [example]}
-    return document | {"components": document["components"] | {"schemas": schemas | {"LayersRequest": request}}}
+    changed = {name: schemas[name] | {"examples": [example]} for name, example in examples.items()}
+    return document | {"components": document["components"] | {"schemas": schemas | changed}}
 
 
 def _add_errors(app: FastAPI, service: batching.Service) -> None:

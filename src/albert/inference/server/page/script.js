@@ -22,7 +22,9 @@ async function begin() {
   if (labels) byId("model").prepend(element("strong", {}, labels), " · ");
   tasks = (await loadTasks()).filter(({ address }) => model.addresses.includes(address));
   for (const each of tasks) {
-    each.fields = each.fields.filter(({ only_pairs }) => !only_pairs || model.pairs !== false);
+    each.fields = each.fields.filter(({ only_pairs }) => !only_pairs || model.pairs !== false)
+      .map((field) => (field.only_pairs ? { ...field, optional: model.pairs !== true } : field));
+    each.examples = each.examples.filter((row) => each.fields.every(({ name, optional }) => optional || row[name]));
   }
   await useModelExamples();
   byId("tasks").replaceChildren(...tasks.map((each) => element("button", {
@@ -211,13 +213,15 @@ async function openFile(file) {
   }
 }
 
+const rowsOf = ({ rows }) => `${rows.length} row${rows.length === 1 ? "" : "s"}`;
+
 /** Show which columns of a file are read, for the user to change, and a button that predicts its rows. */
 function showColumns(name, text, notes, hasHeader) {
   const current = task;
   const table = readTable(text, hasHeader);
   const columns = columnsOf(current.fields, table.header, model.columns);
   const isMissing = ({ name: field, optional }) => !optional && columns[field] < 0;
-  const start = element("button", { type: "button" }, `Predict ${table.rows.length} rows`);
+  const start = element("button", { type: "button" }, `Predict ${rowsOf(table)}`);
   const update = () => { start.disabled = current.fields.some(isMissing); };
   const selects = current.fields.map(({ name: field, label, optional }) => {
     const select = element("select", { id: `column-${field}` },
@@ -241,7 +245,7 @@ function showColumns(name, text, notes, hasHeader) {
   update();
   byId("columns").replaceChildren(
     ...selects, element("p", {}, header, element("label", { for: header.id }, "The first row holds the names")),
-    element("p", { class: "hint" }, `First of ${table.rows.length} rows: ${shortened(firstRow, 160)}`), start,
+    element("p", { class: "hint" }, `First of ${rowsOf(table)}: ${shortened(firstRow, 160)}`), start,
   );
   byId("file-state").textContent = [...notes, ...table.notes].join("; ");
 }
@@ -250,13 +254,13 @@ async function answerFile(name, current, table, columns, start) {
   byId("error").hidden = true;
   start.disabled = true;
   try {
-    const progress = (done, all) => { byId("file-state").textContent = `${done} of ${all} rows`; };
+    const progress = (done) => { byId("file-state").textContent = `${done} of ${rowsOf(table)}`; };
     const { file, failed } = await answerTable(current, model, table, columns, progress);
     const link = element("a", {
       href: URL.createObjectURL(new Blob([file], { type: "text/csv" })),
       download: name.replace(/(\.(csv|tsv|txt))?$/i, "-answered.csv"),
     }, "Download again");
-    const answered = `${table.rows.length} ${table.rows.length === 1 ? "row" : "rows"} answered${failed ? `, ${failed} without an answer` : ""}`;
+    const answered = `${rowsOf(table)} answered${failed ? `, ${failed} without an answer` : ""}`;
     byId("file-state").replaceChildren(`${answered}. `, link);
     link.click();
   } catch (error) {

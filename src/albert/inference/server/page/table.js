@@ -104,7 +104,7 @@ export async function answerTable(task, model, { header, rows, separator }, colu
         throw new Error(`The file already has a column ${twice}; rename or remove it.`);
       }
       done += 1;
-      progress(done, rows.length);
+      progress(done);
     }
   }
   await Promise.all(Array.from({ length: CONCURRENT_REQUESTS }, work));

@@ -20,7 +20,7 @@ from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.errors import Diverged
 from albert.runtime.files import LOCK_NAME, try_locked
 from albert.runtime.json_files import save_json
-from albert.tasks.task import Task
+from albert.tasks.declared import DeclaredTask
 from experiments.jobs import Folders, Job, done_jobs
 
 
@@ -36,7 +36,7 @@ class Execution:
     folders: Folders
     jobs: Sequence[Job]
     corpora: Sequence[Path]
-    data: Mapping[str, tuple[Task, Path]]
+    data: Mapping[str, tuple[DeclaredTask, Path]]
     device: str = "auto"
     report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
 

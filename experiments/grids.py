@@ -20,9 +20,9 @@ from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_reci
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import from_json, to_json
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import find_task
-from albert.tasks.task import Task
 from albert.training.record import pretraining_fingerprint
 from experiments.layers import SMOOTHNESS
 
@@ -47,7 +47,7 @@ class Downstream:
     select: SelectedBy = "last"
 
     @property
-    def declared(self) -> Task:
+    def declared(self) -> DeclaredTask:
         return find_task(self.task)
 
     @property

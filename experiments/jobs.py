@@ -14,8 +14,8 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import load_json, read_journal
 from albert.runtime.manifest import MANIFEST_NAME
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import find_task
-from albert.tasks.task import Task
 from albert.text.shards import TokenCorpus
 from albert.training.record import CorpusRecord, corpus_records
 from albert.training.run_folder import RESULTS_NAME, RunFolder
@@ -316,6 +316,6 @@ def parse_file_options(options: Iterable[str]) -> dict[str, dict[str, Path]]:
     return files
 
 
-def with_files(task: Task, files: dict[str, Path] | None) -> Task:
+def with_files(task: DeclaredTask, files: dict[str, Path] | None) -> DeclaredTask:
     """The task with other files for some splits."""
     return replace(task, source=task.source.with_files(files)) if files else task

@@ -15,7 +15,7 @@ from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
 from albert.runtime.json_files import save_json
 from albert.tasks import glue, race, squad
-from albert.tasks.task import Task
+from albert.tasks.declared import DeclaredTask
 from experiments import jobs, report
 from experiments.execution import Execution
 from experiments.grids import GRIDS, SCALES, Grid, ScaleName, grid_of
@@ -210,7 +210,7 @@ def find_tasks(
     squad_data: Path | None,
     race_data: Path | None,
     file_options: Sequence[str],
-) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
+) -> tuple[dict[str, tuple[DeclaredTask, Path]], list[str]]:
     """The tasks that tables need, each with its folder, and a line for each task that is left out."""
     sources = (
         ("--glue-data", glue_data, glue.TASKS),

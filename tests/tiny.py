@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from albert.model.config import AlbertConfig
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Task
 
 
 def tiny_config(vocab_size: int, **changes: Any) -> AlbertConfig:
@@ -14,7 +14,7 @@ def tiny_config(vocab_size: int, **changes: Any) -> AlbertConfig:
     return AlbertConfig(vocab_size=vocab_size, **{**sizes, "intermediate_size": 24, **changes})
 
 
-def short_task(name: str = "sst-2", **recipe: Any) -> Task:
+def short_task(name: str = "sst-2", **recipe: Any) -> DeclaredTask:
     """A task of the paper that is fine-tuned for some steps; `recipe` are other values of any field."""
     task = DECLARED[name]
     values = {"examples": None, "batch_size": 4, "learning_rate": 1e-3, "max_length": 32, **recipe}

@@ -50,8 +50,8 @@ from albert.runtime.devices import seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
 from albert.tasks.examples import Example, Sequences, text_features
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.span import Span, span_features
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span, span_features
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan
@@ -244,7 +244,7 @@ class _OneEpoch(Work):
 
     def loss(self, model: nn.Module, batch: Batch) -> Sums:
         assert isinstance(batch, TaskBatch)
-        target = Span() if batch.term == "span" else Choice(("0", "1"), "label")
+        target = Span() if batch.term == "span" else SingleLabel(("0", "1"), "label")
         return TaskLoss(target)(model, batch)
 
     def evaluate(self) -> dict[str, float]:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from albert.runtime.errors import MissingInput, UsageError
 from albert.tables.table import Rows
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example
 from albert.tasks.submission import find_task
-from albert.tasks.task import Task
 
 
 @dataclass(frozen=True)
 class FoundTask:
     """A task with its files, their folder, and the development set."""
 
-    task: Task
+    task: DeclaredTask
     data: Path
     dev: Rows
 

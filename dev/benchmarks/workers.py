@@ -36,7 +36,7 @@ from albert.pretraining.throughput import random_batch
 from albert.runtime.devices import fastest_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences
-from albert.tasks.kinds.classification import Choice
+from albert.tasks.single_label import SingleLabel
 from albert.training.update import Batch, Objective, update
 
 CPU = torch.device("cpu")
@@ -126,7 +126,7 @@ def _finetuning(directory: Path, numbers: list[int]) -> Case:
 
     model = open_model(directory, "classification", num_labels=2, new_head=True).model
     optimizer = OptimizerRecipe(kind="adamw", learning_rate=2e-5)
-    systems = _updates(model, optimizer, batches, TaskLoss(Choice(("0", "1"), "label")), "fp32", numbers)
+    systems = _updates(model, optimizer, batches, TaskLoss(SingleLabel(("0", "1"), "label")), "fp32", numbers)
     return Case("fine-tuning, H 128, 4 layers, 32 of 16 to 128", "fp32", int(lengths.sum()), systems)
 
 

@@ -17,13 +17,13 @@ from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tables.table import Row, Rows
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Single, Words
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import multi_label_scores, tag_metrics
+from albert.tasks.multi_label import MultiLabel
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
-from albert.tasks.task import Task
+from albert.tasks.tagging import TokenTagging
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
 SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
@@ -123,15 +123,15 @@ def tagged_sentences() -> tuple[Mapping[str, tuple[str, ...]], ...]:
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 PAIRS_OF_NOUNS = [(NOUNS[i // 4], NOUNS[i % 4]) for i in range(16)]
 UNDECLARED = {
-    "tags": Task(
+    "tags": DeclaredTask(
         name="tags",
         source=InMemory(tagged_sentences()),
         inputs=Words("words"),
-        target=Tags(TAGS, "tags"),
+        target=TokenTagging(TAGS, "tags"),
         metrics=tag_metrics(TAGS),
         recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
     ),
-    "labels": Task(
+    "labels": DeclaredTask(
         name="labels",
         source=InMemory(
             tuple(
@@ -140,7 +140,7 @@ UNDECLARED = {
             )
         ),
         inputs=Single("sentence"),
-        target=Labels(NOUNS[:4], "about"),
+        target=MultiLabel(NOUNS[:4], "about"),
         metrics=(multi_label_scores,),
         recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
     ),
@@ -148,10 +148,10 @@ UNDECLARED = {
 
 
 @pytest.fixture(params=["sst-2", "sts-b", "squad-1.1", "squad-2.0", "race", *UNDECLARED])
-def task(request) -> Task:
+def task(request) -> DeclaredTask:
     """One task of each kind of target, with a recipe for a tiny model."""
     declared = (DECLARED | UNDECLARED)[request.param]
-    steps = 240 if isinstance(declared.target, Labels) else 100  # each label has a quarter of the loss
+    steps = 240 if isinstance(declared.target, MultiLabel) else 100  # each label has a quarter of the loss
     recipe = replace(declared.recipe, learning_rate=3e-3, batch_size=8, steps=steps, epochs=None, examples=None)
     recipe = replace(recipe, warmup_share=0.1, max_length=32, question_length=8, stride=8, head_dropout=0.0)
     return replace(declared, recipe=recipe)

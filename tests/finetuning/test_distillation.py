@@ -35,16 +35,16 @@ from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.runtime.json_files import read_json_object
 from albert.tasks.examples import join_sequences
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
 
 SHORT = short_task(steps=6)
 
-CLASSES = Choice(("a", "b"), "y")
+CLASSES = SingleLabel(("a", "b"), "y")
 CPU = ComputeOptions(torch.device("cpu"))
 PLAIN = FinetuningSettings(device="cpu")
 
@@ -88,9 +88,9 @@ def test_soft_losses_by_their_formulas():
     torch.testing.assert_close(CLASSES.soft_loss(ours, theirs, 3.0), 9 * -(p * q.log()).sum())
     p, q = (theirs / 3).sigmoid(), (ours / 3).sigmoid()
     binary = -(p * q.log() + (1 - p) * (1 - q).log())
-    torch.testing.assert_close(Labels(("a", "b", "c"), "y").soft_loss(ours, theirs, 3.0), 9 * binary.mean(1).sum())
+    torch.testing.assert_close(MultiLabel(("a", "b", "c"), "y").soft_loss(ours, theirs, 3.0), 9 * binary.mean(1).sum())
     squares = (ours[:, 0] - theirs[:, 0]).square().sum()
-    torch.testing.assert_close(Score("y").soft_loss(ours[:, :1], theirs[:, :1], 3.0), squares)
+    torch.testing.assert_close(Regression("y").soft_loss(ours[:, :1], theirs[:, :1], 3.0), squares)
 
 
 def test_teacher_uses_its_own_tokenizer_and_the_order_of_the_task(data, teacher):
@@ -196,7 +196,7 @@ def test_frozen_encoder_gives_the_loss_and_gradients_of_one_without_dropout(
     reference.load_state_dict(model.state_dict())
     if not kept:
         monkeypatch.setattr(objective, "MAX_STATE_BYTES", 0)
-    target = {"question_answering": Span(), "multiple_choice": Option(("A", "B"), "y")}.get(kind, CLASSES)
+    target = {"question_answering": Span(), "multiple_choice": MultipleChoice(("A", "B"), "y")}.get(kind, CLASSES)
     batches = batches_of(targets, target.term, n_options)
     setup = training_setup(model, target, batches, CPU, freeze_encoder=True)
     assert ("computed once" in setup.notes[0]) == kept

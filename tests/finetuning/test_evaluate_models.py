@@ -15,11 +15,11 @@ from albert.finetuning.data import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
 from albert.finetuning.model import head_description
 from albert.runtime.errors import DamagedData
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.regression import Regression
+from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
+from albert.tasks.tagging import TokenTagging
 
 
 def random_model(task, config, seed):
@@ -58,7 +58,7 @@ def test_together_is_the_mean_of_the_models(task, task_data, models):
     for ours, first, second in zip(result.together.predictions, one, two, strict=True):
         assert ours["id"] == first["id"] == second["id"]
         match task.target:
-            case Score():
+            case Regression():
                 assert ours["prediction"] == pytest.approx((first["prediction"] + second["prediction"]) / 2)
             case Span():
                 best = ours["best"][0]
@@ -66,14 +66,14 @@ def test_together_is_the_mean_of_the_models(task, task_data, models):
                 if task.target.may_be_absent:
                     mean = (first["no_answer_probability"] + second["no_answer_probability"]) / 2
                     assert ours["no_answer_probability"] == pytest.approx(mean)
-            case Tags():
+            case TokenTagging():
                 assert len(ours["prediction"]) == len(ours["words"])
             case _:
                 pairs = zip(first["probabilities"].items(), second["probabilities"].values(), strict=True)
                 means = {name: (probability + other) / 2 for (name, probability), other in pairs}
                 assert ours["probabilities"] == pytest.approx(means)
                 likely = [name for name, mean in means.items() if mean >= 0.5]
-                several = isinstance(task.target, Labels)
+                several = isinstance(task.target, MultiLabel)
                 assert ours["prediction"] == (likely if several else max(means, key=means.__getitem__))
 
 

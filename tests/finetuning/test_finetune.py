@@ -33,15 +33,15 @@ from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import join_sequences
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
+from albert.tasks.tagging import TokenTagging
 from albert.text.tokenizer_loading import load_tokenizer
 
 SHORT = short_task(steps=6, encoder_dropout=0.1)
@@ -66,7 +66,7 @@ def test_model_learns_sixteen_examples_and_opens_in_transformers(task, task_data
     assert evaluation["examples"] == (32 if may_be_absent else 16)
     assert training["examples"] == evaluation["examples"] - training.get("held_out", 0)
     assert bool(training.get("held_out")) == may_be_absent and training["sequences_per_second"] > 0
-    if isinstance(task.target, Choice):
+    if isinstance(task.target, SingleLabel):
         assert report["baseline"] == {"accuracy": 50.0}
     losses = [e["loss"] for e in read_journal(tmp_path / "run/journal.jsonl") if e["event"] == "train"]
     assert losses[-1] < losses[0] / 3
@@ -83,7 +83,11 @@ TRANSFORMERS_CLASSES = {
     "multiple_choice": transformers.AutoModelForMultipleChoice,
     "token_classification": transformers.AutoModelForTokenClassification,
 }
-PROBLEM_TYPES = {Choice: "single_label_classification", Score: "regression", Labels: "multi_label_classification"}
+PROBLEM_TYPES = {
+    SingleLabel: "single_label_classification",
+    Regression: "regression",
+    MultiLabel: "multi_label_classification",
+}
 
 
 def assert_transformers_computes_the_same(task, task_data, directory):
@@ -92,7 +96,7 @@ def assert_transformers_computes_the_same(task, task_data, directory):
     ours = open_model(directory, kind).model
     sequences = prepare_split(task, task_data, "dev", load_tokenizer(directory), task.recipe).features.sequences
     ids, types = sequences.token_ids(3), sequences.token_type_ids(3)
-    shape = (1, 1, -1) if isinstance(task.target, Option) else (1, -1)
+    shape = (1, 1, -1) if isinstance(task.target, MultipleChoice) else (1, -1)
     inputs = {"input_ids": torch.from_numpy(ids), "token_type_ids": torch.from_numpy(types)}
     if kind == "joint_question_answering":
         ours, theirs = ours.albert, transformers.AutoModel.from_pretrained(directory, add_pooling_layer=False)
@@ -106,13 +110,13 @@ def assert_transformers_computes_the_same(task, task_data, directory):
     elif isinstance(task.target, Span):
         outputs, expected = torch.stack(outputs), torch.stack([output.start_logits[0], output.end_logits[0]])
     else:
-        expected = output.logits[0] if isinstance(task.target, Option | Tags) else output.logits
+        expected = output.logits[0] if isinstance(task.target, MultipleChoice | TokenTagging) else output.logits
     torch.testing.assert_close(outputs, expected, atol=1e-5, rtol=1e-4)
-    if isinstance(task.target, Choice):
+    if isinstance(task.target, SingleLabel):
         assert theirs.config.id2label == {0: "negative", 1: "positive"}
     if type(task.target) in PROBLEM_TYPES:
         assert theirs.config.problem_type == PROBLEM_TYPES[type(task.target)]
-    if isinstance(task.target, Labels | Tags):
+    if isinstance(task.target, MultiLabel | TokenTagging):
         assert list(theirs.config.id2label.values()) == list(task.target.labels)
 
 
@@ -130,7 +134,7 @@ def test_finished_run_is_returned_and_another_one_refused(data, start, tmp_path)
 
 def test_random_encoder_has_the_architecture_but_not_the_weights(pretrained, start):
     recipe = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.2, head_dropout=0.3)
-    target = Choice(("a", "b"), "label")
+    target = SingleLabel(("a", "b"), "label")
     trained, again = (start_model(start, target, recipe, seed=0) for _ in range(2))
     control = start_model(random_encoder_like(start), target, recipe, seed=0)
     assert trained.config == control.config
@@ -156,7 +160,7 @@ def test_labels_are_matched_by_name_whatever_their_order(data, start, tmp_path):
     finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU)
 
     def evaluate(labels, names):
-        task = replace(SHORT, target=Choice(labels, "label", names=names))
+        task = replace(SHORT, target=SingleLabel(labels, "label", names=names))
         return evaluate_directory(task, str(tmp_path / "run"), data / "choice", device="cpu")
 
     one, two = evaluate(("0", "1"), ("negative", "positive")), evaluate(("1", "0"), ("positive", "negative"))
@@ -176,7 +180,7 @@ def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, confi
     )
     assert [p["id"] for p in one] == [e.identifier for e in prepared.examples]
     for ours, theirs in zip(one, two, strict=True):
-        if isinstance(task.target, Score):
+        if isinstance(task.target, Regression):
             assert np.isclose(ours["prediction"], theirs["prediction"], atol=1e-5)
         else:
             assert ours["prediction"] == theirs["prediction"]
@@ -283,13 +287,13 @@ def test_span_loss_is_the_mean_of_two_cross_entropies_within_each_sequence():
 
 def test_other_losses_are_sums():
     logits, labels = torch.randn(3, 4), torch.tensor([0, 3, 1])
-    loss, _, _ = loss_of(logits, labels, Choice(("a", "b", "c", "d"), "y"))
+    loss, _, _ = loss_of(logits, labels, SingleLabel(("a", "b", "c", "d"), "y"))
     assert loss == pytest.approx(functional.cross_entropy(logits, labels).item() * 3, rel=1e-6)
     numbers, gold = torch.randn(3, 1), torch.tensor([0.5, 5.0, 2.0])
-    loss, correct, _ = loss_of(numbers, gold, Score("y"))
+    loss, correct, _ = loss_of(numbers, gold, Regression("y"))
     assert loss == pytest.approx(((numbers[:, 0] - gold) ** 2).sum().item(), rel=1e-6) and correct == {}
     options = torch.randn(3)  # the options of one question compete with each other
-    loss, _, _ = loss_of(options, torch.tensor([2]), Option(("A", "B", "C"), "y"))
+    loss, _, _ = loss_of(options, torch.tensor([2]), MultipleChoice(("A", "B", "C"), "y"))
     assert loss == pytest.approx(functional.cross_entropy(options[None], torch.tensor([2])).item(), rel=1e-6)
 
 

@@ -29,8 +29,8 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar
 from albert.tasks.custom import read_task
-from albert.tasks.kinds.classification import Choice
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges, TableTask
 
@@ -224,13 +224,13 @@ def test_threshold_of_one_label_is_refused(classes, pretrained, tmp_path, capsys
 def test_frozen_head_is_solved_on_one_thread(classes, pretrained, tmp_path, monkeypatch, capsys):
     """Two threads of BLAS wait for each other: 296 s instead of 6 on 1,775 texts of 12 classes."""
     threads = []
-    solve = Choice.solve
+    solve = SingleLabel.solve
 
     def counted(*arguments):
         threads.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
         return solve(*arguments)
 
-    monkeypatch.setattr(Choice, "solve", counted)
+    monkeypatch.setattr(SingleLabel, "solve", counted)
     with threadpool_limits(2, user_api="blas"):
         albert.finetune(train=classes, model=pretrained, output=tmp_path / "run", frozen=True, device="cpu")
         assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}

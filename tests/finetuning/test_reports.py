@@ -19,10 +19,10 @@ from albert.runtime.json_files import Journal, read_json_object
 from albert.tables.table import Answer
 from albert.tasks.error_analysis import MAX_MATRIX, calibration
 from albert.tasks.examples import Example
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.submission import DECLARED
+from albert.tasks.tagging import TokenTagging
 
 CPU = FinetuningSettings(device="cpu")
 
@@ -189,7 +189,7 @@ def classified(gold, predicted, probability=0.9, labels=("a", "b", "c")):
     for right, found in zip(gold, predicted, strict=True):
         probabilities = {label: probability if label == found else 0.0 for label in labels}
         entries.append({"gold": right, "prediction": found, "probabilities": probabilities})
-    task = replace(DECLARED["sst-2"], target=Choice(tuple(labels), "y"))
+    task = replace(DECLARED["sst-2"], target=SingleLabel(tuple(labels), "y"))
     return task.target.analysis(examples, entries)
 
 
@@ -225,7 +225,7 @@ def test_entities_are_confused_with_types_or_with_nothing():
 
 
 def test_a_single_label_and_names_are_shown():
-    target = Labels(("1",), "y", names=("toxic",))
+    target = MultiLabel(("1",), "y", names=("toxic",))
     task = replace(UNDECLARED["labels"], target=target)
     examples = [Example(str(number), "f", ("text",), ()) for number in range(2)]
     entries = [
@@ -240,7 +240,7 @@ def test_a_single_label_and_names_are_shown():
 
 
 def test_words_without_entities_are_classes():
-    task = replace(UNDECLARED["tags"], target=Tags(("NN", "VB"), "tags"))
+    task = replace(UNDECLARED["tags"], target=TokenTagging(("NN", "VB"), "tags"))
     entry = {"gold": ["NN", "VB"], "prediction": ["NN", "NN"], "probabilities": [0.9, 0.8]}
     found = task.target.analysis([Example("0", "f", ("dogs", "run"), (0, 1))], [entry])
     assert [row["class"] for row in found["per_class"]] == ["NN", "VB"]

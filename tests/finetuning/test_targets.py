@@ -22,11 +22,11 @@ from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tables.table import Answer
 from albert.tasks.examples import IGNORE_INDEX, Example
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.span import hold_out_questions, span_features
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import hold_out_questions, span_features
 from albert.tasks.submission import DECLARED
+from albert.tasks.tagging import TokenTagging
 
 # --------------------------------------------------------------------------------------------------------------------
 # Questions that may have no answer: held-out questions, training windows, and the threshold.
@@ -151,8 +151,8 @@ def test_training_windows(open_task, tokenizer):
 
 
 TRANSFORMERS_CLASSES = {
-    Tags: transformers.AlbertForTokenClassification,
-    Labels: transformers.AlbertForSequenceClassification,
+    TokenTagging: transformers.AlbertForTokenClassification,
+    MultiLabel: transformers.AlbertForSequenceClassification,
 }
 BOTH = pytest.mark.parametrize("task", ["tags", "labels"], indirect=True)
 
@@ -176,12 +176,12 @@ def test_loss_is_that_of_transformers(task, saved, tmp_path):
     (loss,), (count,) = TaskLoss(task.target)(started.model, batch).losses.values(), batch.counts.values()
     lengths = batch.packed.lengths
     ids, mask = (torch.zeros(len(lengths), max(lengths), dtype=torch.int64) for _ in range(2))
-    labels = torch.full_like(ids, IGNORE_INDEX) if isinstance(task.target, Tags) else batch.targets
+    labels = torch.full_like(ids, IGNORE_INDEX) if isinstance(task.target, TokenTagging) else batch.targets
     start = 0
     for row, length in enumerate(lengths):
         ids[row, :length] = batch.packed.token_ids[start : start + length]
         mask[row, :length] = 1
-        if isinstance(task.target, Tags):
+        if isinstance(task.target, TokenTagging):
             labels[row, :length] = batch.targets[start : start + length]
         start += length
     theirs = TRANSFORMERS_CLASSES[type(task.target)].from_pretrained(directory).eval()
@@ -196,7 +196,7 @@ def test_predictor_agrees_with_evaluation(task, saved, tmp_path):
     entries = evaluate_directory(task, str(directory), tmp_path, device="cpu").predictions
     predictor = Predictor.open(directory, device="cpu", precision="fp32")
     assert predictor.labels == list(task.target.labels)
-    if isinstance(task.target, Labels):
+    if isinstance(task.target, MultiLabel):
         texts = [row.text("sentence") for row in task.source.read(tmp_path, "dev").rows]
         for entry, labels in zip(entries, predictor.classify_batch(texts), strict=True):
             assert {row["label"]: row["score"] for row in labels} == pytest.approx(entry["probabilities"], abs=1e-5)
@@ -222,12 +222,12 @@ def test_order_of_labels_changes_no_prediction(task, saved, tmp_path):
     assert one.scores == pytest.approx(two.scores)
     assert one.baseline == pytest.approx(two.baseline)
     for ours, theirs in zip(one.predictions, two.predictions, strict=True):
-        ordered = list if isinstance(task.target, Tags) else sorted
+        ordered = list if isinstance(task.target, TokenTagging) else sorted
         assert ordered(ours["prediction"]) == ordered(theirs["prediction"])
     with refusal(InvalidConfiguration, "labels"):
         evaluate(replace(task.target, labels=("x", *labels[1:])))
     with refusal(InvalidConfiguration):
-        evaluate(Choice(labels, "about"))
+        evaluate(SingleLabel(labels, "about"))
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,16 @@ from albert.model.config import ArchitectureChanges
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
 
 SHORT = short_task(steps=4)
 
 CPU = FinetuningSettings(device="cpu")
-ENTAILMENT = Choice(("entailment", "not_entailment"), "label")
-THREE = Choice(("neutral", "contradiction", "entailment"), "label")
+ENTAILMENT = SingleLabel(("entailment", "not_entailment"), "label")
+THREE = SingleLabel(("neutral", "contradiction", "entailment"), "label")
 MNLI = {0: "contradiction", 1: "entailment", 2: "neutral"}
 RECIPE = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.0)
 
@@ -67,13 +67,13 @@ def test_kept_head_is_reordered_to_the_labels_of_the_task(mnli):
     torch.testing.assert_close(logits(kept.model), source[:, [2, 0, 1]])
     assert any("is kept" in note for note in kept.changed)
     assert not any("new, drawn" in note for note in kept.notes)
-    digits = Choice(("0", "1", "2"), "label", names=("entailment", "neutral", "contradiction"))
+    digits = SingleLabel(("0", "1", "2"), "label", names=("entailment", "neutral", "contradiction"))
     torch.testing.assert_close(logits(keep_head(mnli, digits).model), source[:, [1, 2, 0]])
 
 
 def test_heads_for_numbers_and_spans_can_be_kept(config, tokenizer_directory, tmp_path):
     models = {"score": AlbertForSequenceClassification(config, 1), "span": AlbertForQuestionAnswering(config)}
-    for (name, model), target in zip(models.items(), (Score("score"), Span()), strict=True):
+    for (name, model), target in zip(models.items(), (Regression("score"), Span()), strict=True):
         save_model_directory(tmp_path / name, model, tokenizer_directory)
         state = keep_head(tmp_path / name, target).model.state_dict()
         assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
@@ -86,7 +86,7 @@ def test_head_that_cannot_be_kept_is_refused(mnli, pretrained, config, tokenizer
         (mnli, ENTAILMENT, "labels contradiction, entailment, neutral"),
         (pretrained, ENTAILMENT, "head classifier.weight"),
         (mnli, Span(), "head qa_outputs"),
-        (mnli, Score("score"), "head 3 1"),
+        (mnli, Regression("score"), "head 3 1"),
         (nameless, ENTAILMENT, "labels LABEL_0 LABEL_1"),
     ):
         with refusal(InvalidConfiguration, *subjects.split()):

@@ -5,7 +5,7 @@ import pytest
 from dev.reliability import offsets
 from dev.reliability.trials import Tries
 
-from albert.tasks.kinds import span
+from albert.tasks import span
 from albert.text.sentencepiece import SentencePieceTokenizer
 
 

@@ -22,7 +22,7 @@ from albert.tasks.answers import (
     span_exact_match,
 )
 from albert.tasks.examples import Example, best_windows, cut_windows, join_sequences
-from albert.tasks.kinds.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
+from albert.tasks.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from albert.tasks import linear_baseline as linear
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import Example
 from albert.tasks.inputs import Pair, Single, Words
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.tagging import Tags
 from albert.tasks.linear_baseline import word_shape
 from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson, tag_metrics
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.submission import DECLARED
+from albert.tasks.tagging import TokenTagging
 
 
 def test_declare_custom_task(tmp_path):
@@ -24,7 +24,7 @@ def test_declare_custom_task(tmp_path):
     (tmp_path / "dev.csv").write_text("q,a,ok\nwho,me,yes\n")
     files = {"train": tmp_path / "train.csv", "dev": tmp_path / "dev.csv"}
     task = declare_custom_task(files, "q", "ok", pair="a")
-    assert task.target == Choice(("no", "yes"), "ok")
+    assert task.target == SingleLabel(("no", "yes"), "ok")
     assert task.inputs == Pair("q", "a")
     examples = task.examples(task.source.read(tmp_path, "dev").rows)
     assert (examples[0].texts, examples[0].target) == (("who", "me"), 1)
@@ -57,10 +57,10 @@ def examples(target, n=60, pair=False):
 @pytest.mark.parametrize(
     ("target", "metrics", "function", "score"),
     [
-        (Choice(("a", "b"), "y"), (accuracy,), lambda colour, thing: int(colour == 1), 100.0),
-        (Choice(("a", "b", "c"), "y"), (accuracy,), lambda colour, thing: thing, 100.0),
-        (Score("y"), (pearson, mean_absolute_error), lambda colour, thing: 2000.0 + 10 * colour + thing, 99.0),
-        (Labels(("r", "s"), "y"), (multi_label_scores,), lambda colour, thing: (0, 1)[colour % 2 :], 100.0),
+        (SingleLabel(("a", "b"), "y"), (accuracy,), lambda colour, thing: int(colour == 1), 100.0),
+        (SingleLabel(("a", "b", "c"), "y"), (accuracy,), lambda colour, thing: thing, 100.0),
+        (Regression("y"), (pearson, mean_absolute_error), lambda colour, thing: 2000.0 + 10 * colour + thing, 99.0),
+        (MultiLabel(("r", "s"), "y"), (multi_label_scores,), lambda colour, thing: (0, 1)[colour % 2 :], 100.0),
     ],
 )
 def test_linear_model_learns_from_words(inputs, target, metrics, function, score):
@@ -68,7 +68,7 @@ def test_linear_model_learns_from_words(inputs, target, metrics, function, score
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
     result = task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
     assert next(iter(result.scores.values())) >= score and result.train_examples == 45 and result.left_out is None
-    if isinstance(target, Score):
+    if isinstance(target, Regression):
         assert result.scores["mean_absolute_error"] < 2
     assert result == task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
     assert np.random.get_state()[1].tolist() == numpy_state
@@ -82,7 +82,7 @@ def test_tags_are_learnt_from_the_form_of_words_and_several_sets_are_scored():
         sentences.append(Example(str(number), f"file:{number}", words, (0, 1, 0, 2)))
     sentences.append(Example("empty", "file:31", (), ()))
     labels = ("O", "B-PER", "B-NUM")
-    task = declared(Tags(labels, "tags"), tag_metrics(labels), Words("words"))
+    task = declared(TokenTagging(labels, "tags"), tag_metrics(labels), Words("words"))
     result = task.target.linear_baseline(task.metrics, sentences[:20], sentences[20:], {"test": sentences[:5]})
     assert result.scores["entity_f1"] == 100.0
     assert result.further_scores["test"]["entity_f1"] == 100.0
@@ -97,12 +97,12 @@ def test_several_labels_have_a_tuned_threshold():
         )
         for n in range(90)
     ]
-    task = declared(Labels(tuple("abcdef"), "y"), (multi_label_scores,))
+    task = declared(MultiLabel(tuple("abcdef"), "y"), (multi_label_scores,))
     assert task.target.linear_baseline(task.metrics, rows[:60], rows[60:], {}).scores["micro_f1"] > 10
 
 
 def test_large_sets_are_sampled_or_left_out(monkeypatch):
-    task = declared(Choice(("a", "b"), "y"), (accuracy,))
+    task = declared(SingleLabel(("a", "b"), "y"), (accuracy,))
     rows = examples(lambda colour, thing: int(colour == 1))
     monkeypatch.setattr(linear, "MAX_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
     result = task.target.linear_baseline(task.metrics, rows, rows, {})
@@ -115,7 +115,7 @@ def test_large_sets_are_sampled_or_left_out(monkeypatch):
 
 
 def test_reasons_for_leaving_out():
-    two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
+    two, many = SingleLabel(("a", "b"), "y"), SingleLabel(tuple(map(str, range(300))), "y")
     same, blank = examples(lambda colour, thing: 0), [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
     for target, rows, reason in ((two, same, "one class"), (many, same, "300 labels"), (two, blank, "no words")):
         assert reason in target.linear_baseline((accuracy,), rows, rows, {}).left_out

@@ -14,10 +14,10 @@ from tests.refusals import refusal
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.examples import read_rows
 from albert.tasks.glue import AX, COLA, QQP, RTE, SST2, STSB
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
 from albert.tasks.race import RACE
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.regression import Regression
+from albert.tasks.span import Span
 from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions
 from albert.tasks.submission import DECLARED, find_task, submission_files
 
@@ -219,13 +219,13 @@ def test_glue_test_files_and_submissions(name, split, tmp_path):
     assert all(example.target is None for example in examples)
     with refusal(DamagedData, "column"):
         task.examples(rows)
-    labels = [1.0, 2.0, 3.0] if isinstance(task.target, Score) else (*task.target.labels, *task.target.labels)[:3]
+    labels = [1.0, 2.0, 3.0] if isinstance(task.target, Regression) else (*task.target.labels, *task.target.labels)[:3]
     entries = [{"id": e.identifier, "prediction": label} for e, label in zip(examples, labels, strict=True)]
     ((file_name, content),) = submission_files(task, split, entries).items()
     assert file_name == submission
     table = [line.split("\t") for line in content.splitlines()]
     assert [row[0] for row in table] == ["index", "0", "1", "17"] and table[0][1] == "prediction"
-    if not isinstance(task.target, Score):
+    if not isinstance(task.target, Regression):
         assert {row[1] for row in table[1:]} <= WORDS.get(name, {"0", "1"})
 
 

@@ -13,9 +13,6 @@ from tests.refusals import refusal
 from albert.runtime.errors import DamagedData
 from albert.tasks.answers import NullThreshold
 from albert.tasks.inputs import Words
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.span import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
-from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import (
     Entity,
     accuracy,
@@ -37,7 +34,10 @@ from albert.tasks.metrics import (
     tag_metrics,
     word_scores,
 )
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.span import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
 from albert.tasks.submission import DECLARED, GLUE_AVERAGE
+from albert.tasks.tagging import TokenTagging
 
 # --------------------------------------------------------------------------------------------------------------------
 # Scores of scikit-learn and SciPy
@@ -77,7 +77,7 @@ def test_missing_predictions_are_refused():
 
 def tagging(labels):
     return replace(
-        DECLARED["sst-2"], inputs=Words("words"), target=Tags(tuple(labels), "tags"), metrics=(entity_scores,)
+        DECLARED["sst-2"], inputs=Words("words"), target=TokenTagging(tuple(labels), "tags"), metrics=(entity_scores,)
     )
 
 
@@ -299,7 +299,7 @@ def test_multi_label_scores_and_baseline_follow_the_definition(pairs):
     gold, predicted = (np.array([pair[side] for pair in pairs], bool) for side in (0, 1))
     assert multi_label_scores(gold, predicted) == pytest.approx(by_definition(gold, predicted), abs=1e-12)
     n = gold.shape[1]
-    labels = Labels(tuple(f"label {i}" for i in range(n)), "about")
+    labels = MultiLabel(tuple(f"label {i}" for i in range(n)), "about")
     task = replace(DECLARED["sst-2"], target=labels, metrics=(multi_label_scores,))
     sets = (np.array(chosen) for chosen in product((False, True), repeat=n))
     constants = [by_definition(gold, np.tile(chosen, (len(gold), 1))) for chosen in sets]

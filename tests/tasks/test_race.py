@@ -11,7 +11,7 @@ from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example
-from albert.tasks.kinds.choice import join_option, option_features
+from albert.tasks.multiple_choice import join_option, option_features
 from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from albert.tasks.answers import OpenAnswer, answer_exact_match, span_exact_match, span_f1
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span, span_features, token_span
+from albert.tasks.regression import Regression
+from albert.tasks.span import Span, span_features, token_span
 from albert.tasks.submission import DECLARED
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -51,7 +51,7 @@ def test_all_rows_are_examples_and_gold_scores_100(shared, name, file):
         if task.target.may_be_absent:
             predicted = [OpenAnswer(text, 0.0, answered=bool(text)) for text in predicted]
     else:
-        assert {type(target) for target in gold} == {float if isinstance(task.target, Score) else int}
+        assert {type(target) for target in gold} == {float if isinstance(task.target, Regression) else int}
     if name == "race":
         assert {example.group for example in examples} == {file.split(".")[1]}
     if (name, file) == ("squad-1.1", "dev"):

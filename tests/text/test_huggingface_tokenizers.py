@@ -21,8 +21,8 @@ from albert.inference.abilities.fill_mask import encode_with_masks
 from albert.inference.texts import encode_texts
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, text_features
-from albert.tasks.kinds.choice import option_features
-from albert.tasks.kinds.tagging import tag_features
+from albert.tasks.multiple_choice import option_features
+from albert.tasks.tagging import tag_features
 from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file

@@ -26,8 +26,8 @@ from albert.report.precisions import EXACT, PrecisionScore
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_versioned
 from albert.tasks.custom import ReadTask
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.table_task import SplitStatistics
-from albert.tasks.task import Task
 from albert.training.run_folder import RESULTS_NAME
 
 
@@ -157,7 +157,7 @@ class FinetuneResult(Analysed):
     linear_baseline: Mapping[str, Any] | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
     reading: DataReport | None = None
-    task: Task | None = None
+    task: DeclaredTask | None = None
     found: FinetuningResult | SeedsResult | BenchmarkResult | Comparison | None = None
 
     @property
@@ -215,7 +215,7 @@ class FinetuneResult(Analysed):
 class ScoredSplit:
     """Scores of one or several models on a split of a task."""
 
-    task: Task
+    task: DeclaredTask
     models: tuple[str, ...]
     split: str
     found: EvaluatedModels

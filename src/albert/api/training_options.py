@@ -8,10 +8,10 @@ from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
+from albert.tasks.declared import ThresholdFrom
 from albert.tasks.inputs import PairEncoding
-from albert.tasks.kinds.span import SpanHeadKind
+from albert.tasks.span import SpanHeadKind
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import ThresholdFrom
 from albert.training.metric_logger import DEFAULT_LOG, Log
 
 if TYPE_CHECKING:

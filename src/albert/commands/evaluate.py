@@ -18,7 +18,7 @@ from albert.cli.render import bold_prefix, open_console, print_json, print_lines
 from albert.model.config import Activation
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
-from albert.tasks.task import Task
+from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -314,7 +314,7 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
 # The task and its splits.
 
 
-def declared_task(name: str, split: str | None, dev: Path | None, outputs: Iterable[Path | None]) -> Task:
+def declared_task(name: str, split: str | None, dev: Path | None, outputs: Iterable[Path | None]) -> DeclaredTask:
     """A declared task, with `dev` in the place of its file."""
     from albert.tasks.submission import find_task
 
@@ -327,7 +327,7 @@ def declared_task(name: str, split: str | None, dev: Path | None, outputs: Itera
 
 def task_of_model(
     model: str, revision: str | None, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
-) -> tuple[Task, str | None]:
+) -> tuple[DeclaredTask, str | None]:
     """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
     the rows are of the file that it was trained on."""
     from albert.checkpoints.hub import find_model
@@ -413,7 +413,9 @@ def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> 
     return TableTask(kind="multi-label" if several else "classification", labels=labels)
 
 
-def splits_to_score(task: Task, split: str | None, dev: Path | None, submission: Path | None) -> tuple[str, ...]:
+def splits_to_score(
+    task: DeclaredTask, split: str | None, dev: Path | None, submission: Path | None
+) -> tuple[str, ...]:
     """The named split, else dev; for files to hand in those that the benchmark's server scores."""
     if submission is not None and submission.exists() and not submission.is_dir():
         raise CannotCreate(submission, "is not a directory", "name a directory for the files to hand in")
@@ -438,7 +440,7 @@ def finish(result: "EvaluateResult", file: Path | None, on_result: "Callable[[Ev
         on_result(result)
 
 
-def warnings_on_texts(task: Task, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
+def warnings_on_texts(task: DeclaredTask, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
     """Lines if the model's vocabulary does not know the text of a split, and if texts are empty."""
     from albert.checkpoints.hub import find_model
     from albert.tasks.table_task import unknown_texts
@@ -458,7 +460,7 @@ def warnings_on_texts(task: Task, data: Path, split: str, model: str, revision: 
 
 
 def report_of_split(
-    task: Task,
+    task: DeclaredTask,
     models: Sequence[str],
     split: str,
     precision: "Precision",
@@ -513,7 +515,7 @@ def evaluate_pretrained(
 
 
 def compare_depths(
-    task: Task,
+    task: DeclaredTask,
     model: str,
     data: Path,
     split: str,
@@ -550,7 +552,7 @@ def compare_depths(
 
 
 def result_of_precisions(
-    rows: "Sequence[PrecisionScore]", task: Task, model: str, split: str, tolerance: float
+    rows: "Sequence[PrecisionScore]", task: DeclaredTask, model: str, split: str, tolerance: float
 ) -> "EvaluateResult":
     """The scores of a model at several precisions, fp32 first."""
     from albert.api.results import EvaluateResult

@@ -30,10 +30,10 @@ from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
-from albert.tasks.kinds.span import Span, SpanHeadKind
+from albert.tasks.span import Span, SpanHeadKind
 from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
-from albert.tasks.task import Task
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
@@ -255,7 +255,7 @@ def declared_task(
     table: TableOptions,
     train: Path | None,
     dev: Path | None,
-) -> Task:
+) -> DeclaredTask:
     """A task of a benchmark, with other files if they are given."""
     from albert.tasks.submission import find_task
 
@@ -267,7 +267,7 @@ def declared_task(
     return dataclasses.replace(task, source=task.source.with_files(files))
 
 
-def with_span_head(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> Task:
+def with_span_head(task: DeclaredTask, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> DeclaredTask:
     """The task, if its answers are spans with the chosen head. Raises UsageError for options of other tasks."""
     if "question_length" in given and not isinstance(task.inputs, QuestionInContext):
         raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
@@ -281,7 +281,7 @@ def with_span_head(task: Task, given: Mapping[str, Any], span_head: SpanHeadKind
 
 
 def report_rows(
-    task: Task,
+    task: DeclaredTask,
     read: "ReadTask | None",
     data: Path | None,
     model: str,
@@ -302,7 +302,7 @@ def report_rows(
 
 
 def report_on_rows(
-    task: Task,
+    task: DeclaredTask,
     read: "ReadTask | None",
     data: Path | None,
     model: str,
@@ -380,7 +380,7 @@ def start_of(
 # The result.
 
 
-def result_of_run(found: "FinetuningResult", output: Path, task: Task | None) -> "FinetuneResult":
+def result_of_run(found: "FinetuningResult", output: Path, task: DeclaredTask | None) -> "FinetuneResult":
     """The result of a single run; its curves are drawn."""
     from albert.api.display import draw_curves
     from albert.api.results import FinetuneResult

@@ -41,10 +41,10 @@ from albert.runtime.words import counted
 from albert.tables.fields import as_number
 from albert.tables.table import Field, Rows
 from albert.tasks.custom import ReadTask
+from albert.tasks.declared import DeclaredTask, Published
 from albert.tasks.inputs import Pair, QuestionInContext, Words
-from albert.tasks.kinds.choice import Option
+from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
-from albert.tasks.task import Published, Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read, and statistics of its rows, shown before training.
@@ -339,7 +339,7 @@ def _saved_example(model: Path) -> Mapping[str, str]:
     return rows[0] if rows else {}
 
 
-def _example_flags(task: Task, row: Mapping[str, str]) -> str:
+def _example_flags(task: DeclaredTask, row: Mapping[str, str]) -> str:
     """The options of `albert predict` for a row, or for words that stand for one."""
 
     def quoted(field: str) -> str:
@@ -354,7 +354,7 @@ def _example_flags(task: Task, row: Mapping[str, str]) -> str:
         case QuestionInContext():
             question = f"--question {quoted('question')} " if row.get("question", "QUESTION") else ""
             options = row.get("options", "OPTION 1\nOPTION 2").split("\n")
-            choices = f" --choose {shlex.join(options)}" if isinstance(task.target, Option) else ""
+            choices = f" --choose {shlex.join(options)}" if isinstance(task.target, MultipleChoice) else ""
             return f"{question}--context {quoted('context')}{choices}"
         case Pair():
             return f"--classify {quoted('text')} --pair {quoted('pair')}"
@@ -437,7 +437,7 @@ def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
 
 
 def show_seeds(
-    console: Console, task: Task, result: seeds.SeedsResult, output: Path, tables: Sequence[RenderableType]
+    console: Console, task: DeclaredTask, result: seeds.SeedsResult, output: Path, tables: Sequence[RenderableType]
 ) -> None:
     """Print the runs, the spread of their scores, failed runs, published scores, and the tables of the best run."""
     rows: list[tuple[object, ...]] = [
@@ -478,7 +478,7 @@ def show_finetuned(console: Console, result: FinetuneResult) -> None:
             print_lines(console, *_analysis_of_run(result, found.typical.directory, found.why_typical))
             if result.model is not None:
                 print_lines(console, bold_prefix(result.model, " is ready"))
-        case seeds.SeedsResult() as found, Task() as task:
+        case seeds.SeedsResult() as found, DeclaredTask() as task:
             show_seeds(
                 console, task, found, result.output, _analysis_of_run(result, found.best.directory, "the best run")
             )

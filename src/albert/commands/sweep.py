@@ -28,8 +28,8 @@ from albert.commands.finetune import (
 )
 from albert.model.config import ArchitectureChanges
 from albert.runtime.errors import UsageError
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Task
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
@@ -192,7 +192,7 @@ def refuse_development_rows(dev: Path | None, held_out: float | None) -> None:
 # Results.
 
 
-def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "FinetuneResult":
+def result_of_seeds(found: "SeedsResult", output: Path, task: DeclaredTask) -> "FinetuneResult":
     """The result of runs with several seeds: medians, and the best model."""
     from albert.api.results import FinetuneResult
     from albert.training.run_folder import RunFolder
@@ -209,7 +209,7 @@ def result_of_seeds(found: "SeedsResult", output: Path, task: Task) -> "Finetune
     )
 
 
-def result_of_comparison(found: "Comparison", output: Path, task: Task) -> "FinetuneResult":
+def result_of_comparison(found: "Comparison", output: Path, task: DeclaredTask) -> "FinetuneResult":
     """The result of runs that are compared; folds leave no model, and their baselines are means over the folds."""
     from albert.api.results import FinetuneResult
     from albert.finetuning.evaluation import MAJORITY

@@ -21,9 +21,9 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
 from albert.tables.table import Rows
 from albert.tasks.custom import TableSource
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Task
 from albert.training.record import refuse_other_runs
 
 
@@ -194,7 +194,7 @@ def complete_means(runs: Sequence[Mapping[str, float | None]]) -> dict[str, floa
 
 
 def compare_rates(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     data: Path,
     output: Path,
@@ -217,7 +217,7 @@ def compare_rates(
     return comparison
 
 
-def recipes_of(task: Task, recipe: RecipeLike, rates: Sequence[float]) -> dict[float, RecipeLike]:
+def recipes_of(task: DeclaredTask, recipe: RecipeLike, rates: Sequence[float]) -> dict[float, RecipeLike]:
     """The recipe with each rate; InvalidConfiguration for rates at which no model learns, or for fewer than two."""
     if len(set(rates)) < 2:
         raise InvalidConfiguration("rates", "are fewer than two different ones", "such as --rates 1e-4 2.5e-4")
@@ -229,7 +229,7 @@ def recipes_of(task: Task, recipe: RecipeLike, rates: Sequence[float]) -> dict[f
 
 
 def compare_folds(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     data: Path,
     output: Path,
@@ -263,7 +263,7 @@ def compare_folds(
     return comparison
 
 
-def folds_of(task: Task, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
+def folds_of(task: DeclaredTask, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
     """The number of the fold of each row; InvalidConfiguration if there are fewer texts than folds."""
     texts: dict[tuple[Any, ...], int] = {}
     groups = []

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.random_streams import stream
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import IGNORE_INDEX, Example, Features, Sequences
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.training.update import equal_parts
 
@@ -218,14 +218,16 @@ class PreparedSplit:
         return not self.counts.get(UNLABELLED)
 
 
-def prepare_split(task: Task, data: Path, split: str, tokenizer: Tokenizer, recipe: TaskRecipe) -> PreparedSplit:
+def prepare_split(
+    task: DeclaredTask, data: Path, split: str, tokenizer: Tokenizer, recipe: TaskRecipe
+) -> PreparedSplit:
     """Read and encode a split."""
     examples, counts = read_examples(task, data, split)
     return encode_split(task, split, examples, counts, tokenizer, recipe)
 
 
 def read_examples(
-    task: Task, data: Path, split: str, limit: int | None = None, seed: int = 0, needs_labels: bool = True
+    task: DeclaredTask, data: Path, split: str, limit: int | None = None, seed: int = 0, needs_labels: bool = True
 ) -> tuple[list[Example], dict[str, int]]:
     """The examples of a split, at most `limit`, drawn without replacement by the seed, in file order; and counts.
 
@@ -243,7 +245,12 @@ def read_examples(
 
 
 def encode_split(
-    task: Task, split: str, examples: list[Example], counts: Mapping[str, int], tokenizer: Tokenizer, recipe: TaskRecipe
+    task: DeclaredTask,
+    split: str,
+    examples: list[Example],
+    counts: Mapping[str, int],
+    tokenizer: Tokenizer,
+    recipe: TaskRecipe,
 ) -> PreparedSplit:
     """Encode examples; `counts` are extended by what was cut."""
     features = task.target.features(examples, tokenizer, recipe)

@@ -26,11 +26,9 @@ from albert.runtime.files import write_text
 from albert.runtime.progress import progress
 from albert.runtime.words import counted
 from albert.tasks.answers import NullThreshold
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.error_analysis import ANALYSIS_KEYS
 from albert.tasks.examples import Sequences
-from albert.tasks.kinds.base import Predictions, Target
-from albert.tasks.kinds.span import Answers
-from albert.tasks.kinds.tagging import OutsideShift
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import (
     LOWER_IS_BETTER,
@@ -38,7 +36,9 @@ from albert.tasks.metrics import (
     is_better,
     predictions_in_order,
 )
-from albert.tasks.task import Task
+from albert.tasks.span import Answers
+from albert.tasks.tagging import OutsideShift
+from albert.tasks.task import Predictions, Task
 
 Threshold = NullThreshold | LabelThreshold | OutsideShift
 RawPredictions = np.ndarray | list[Answers]
@@ -87,7 +87,7 @@ class Evaluation:
 
 def evaluate_model(
     model: nn.Module,
-    task: Task,
+    task: DeclaredTask,
     prepared: PreparedSplit,
     compute: ComputeOptions,
     threshold: Threshold | None = None,
@@ -99,7 +99,7 @@ def evaluate_model(
 
 
 def score_predictions(
-    task: Task, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None, started: float
+    task: DeclaredTask, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None, started: float
 ) -> Evaluation:
     """Score the predictions of one or several models; without a no-answer threshold, one is chosen on the split.
 
@@ -130,7 +130,7 @@ def score_predictions(
 
 def predict_split(
     model: nn.Module,
-    target: Target,
+    target: Task,
     prepared: PreparedSplit,
     compute: ComputeOptions,
     label_columns: Sequence[int] | None = None,
@@ -141,7 +141,7 @@ def predict_split(
 
 
 def predictions_from_outputs(
-    target: Target, prepared: PreparedSplit, outputs: Sequence[OutputRow], label_columns: Sequence[int] | None = None
+    target: Task, prepared: PreparedSplit, outputs: Sequence[OutputRow], label_columns: Sequence[int] | None = None
 ) -> RawPredictions:
     """Convert the outputs for the sequences of a split, in order; see `predict_split`."""
     return target.decode(outputs, prepared.examples, prepared.features, label_columns)
@@ -185,7 +185,7 @@ def model_outputs(
 
 
 def _scores(
-    task: Task, prepared: PreparedSplit, predictions: Predictions
+    task: DeclaredTask, prepared: PreparedSplit, predictions: Predictions
 ) -> tuple[dict[str, float | None], dict[str, float | None], str | None]:
     """Scores, and those of the majority baseline, of the split and of each group if there are several; and a line about
     the baseline, see `majority_baseline`."""
@@ -219,13 +219,13 @@ class EvaluatedModels:
     analysis: Mapping[str, Any] = field(default_factory=dict)
 
 
-def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> Evaluation:
+def evaluate_directory(task: DeclaredTask, model: str, data: Path, split: str = "dev", **options: Any) -> Evaluation:
     """Score one fine-tuned model on a split; for the options see `evaluate_models`."""
     return evaluate_models(task, (model,), data, split, **options).members[0]
 
 
 def evaluate_models(
-    task: Task,
+    task: DeclaredTask,
     models: Sequence[str],
     data: Path,
     split: str = "dev",
@@ -286,7 +286,7 @@ def evaluate_models(
     return EvaluatedModels(together, tuple(members), analysis_of(task, results[0][0], together))
 
 
-def analysis_of(task: Task, prepared: PreparedSplit, evaluation: Evaluation) -> dict[str, Any]:
+def analysis_of(task: DeclaredTask, prepared: PreparedSplit, evaluation: Evaluation) -> dict[str, Any]:
     """Where a model is right and wrong on a split; empty without labels."""
     if not prepared.labelled:
         return {}
@@ -520,7 +520,7 @@ def next_step(
     return {"why": why, "try": larger or "more labelled rows"}
 
 
-def published_lines(task: Task) -> list[str]:
+def published_lines(task: DeclaredTask) -> list[str]:
     """Published scores, a line for each metric and source."""
     groups: dict[tuple[str, str], list[str]] = {}
     for published in task.published:

@@ -29,7 +29,7 @@ from albert.model.packing import PackedSequences
 from albert.runtime.environment import lazy_import
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
-from albert.tasks.kinds.base import Target
+from albert.tasks.task import Task
 
 INVERSE_REGULARISATION = 0.01
 """C of the logistic regression on standardised features, whose penalty is half the squared weights over C; 1 / C is the
@@ -70,7 +70,7 @@ class SolvedHead:
 
 
 def solve_head(
-    model: nn.Module, target: Target, batches: TaskBatches, compute: ComputeOptions, cross_validate: bool = False
+    model: nn.Module, target: Task, batches: TaskBatches, compute: ComputeOptions, cross_validate: bool = False
 ) -> SolvedHead | None:
     """Set the weight and bias of the model's classifier to the best for its present features of the training examples.
 
@@ -147,7 +147,7 @@ def standardise(states: Float[np.ndarray, "rows H"], pooler: nn.Linear) -> None:
         pooler.bias.copy_(torch.from_numpy(-scale * states.mean(axis=0)))
 
 
-def head_members(target: Target, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:
+def head_members(target: Task, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:
     """The indices of the examples that a head is solved on: all, or a fixed sample of them within the limits."""
     n_examples = batches.n_examples
     most_rows = MAX_FEATURES // width
@@ -166,7 +166,7 @@ def head_members(target: Target, batches: TaskBatches, width: int, is_result: bo
 
 def training_features(
     model: nn.Module,
-    target: Target,
+    target: Task,
     batches: TaskBatches,
     compute: ComputeOptions,
     reader: nn.Module,
@@ -206,7 +206,7 @@ def recorded_inputs(model: nn.Module, reader: nn.Module) -> Iterator[Callable[[P
 
 
 def fit(
-    target: Target,
+    target: Task,
     features: np.ndarray,
     targets: np.ndarray,
     groups: np.ndarray,
@@ -227,7 +227,7 @@ def fit(
 
 
 def cross_validated_losses(
-    target: Target, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, balanced: bool
+    target: Task, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, balanced: bool
 ) -> dict[float, float]:
     """The mean loss of held-out examples for each candidate of C; a group is held out as a whole."""
     names = np.unique(groups)

@@ -25,8 +25,8 @@ from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import NullThreshold
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Pair, PairEncoding
-from albert.tasks.kinds.base import Target
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.task import Task
@@ -38,7 +38,7 @@ _OTHER_MODEL = "give another model"
 _LEAVE_OUT = "leave it out"
 
 
-def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
+def order_kept_head(opened: OpenedModel, target: Task, model: str) -> None:
     """Reorder the outputs of the loaded head to the order of the target's labels, matched by name."""
     missing = [name for name in opened.loading_report.drawn if not name.startswith("albert.")]
     if missing:
@@ -117,7 +117,7 @@ class StartedModel:
 
 
 def choose_pairs(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     pairs: PairEncoding | None,
     matching: bool | None,
@@ -158,7 +158,7 @@ def choose_pairs(
 
 def start_model(
     start: Start,
-    target: Target | None,
+    target: Task | None,
     recipe: TaskRecipe,
     seed: int,
     pairs: PairEncoding = "together",
@@ -269,7 +269,7 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     return (f"{report.source}: {state}", *filter(None, (new, report.not_used)), *report.notes)
 
 
-def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
+def head_description(task: DeclaredTask, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
     """Keys of `config.json`: the meaning of the head's outputs, and the lengths it was trained with."""
     keys: dict[str, Any] = {"finetuning": {"task": task.name, **{name: getattr(recipe, name) for name in LENGTHS}}}
     if trained_positions is not None:
@@ -308,7 +308,7 @@ class OpenedForTask:
 
 
 def open_for_task(
-    task: Task,
+    task: DeclaredTask,
     model: str,
     max_length: int | None = None,
     revision: str | None = None,
@@ -354,7 +354,7 @@ def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
 
 
 def label_columns(
-    target: Target,
+    target: Task,
     id2label: Mapping[int, str] | None,
     model: str,
     remedy: str = _OTHER_MODEL,

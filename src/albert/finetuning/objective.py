@@ -28,8 +28,8 @@ from albert.model.albert import (
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example, Sequences
-from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import NumberScale
 from albert.tasks.task import Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
@@ -114,7 +114,7 @@ class Teacher:
 
 
 def open_teacher(
-    task: Task, distillation: Distillation, examples: list[Example], logits: TeacherLogits | None = None
+    task: DeclaredTask, distillation: Distillation, examples: list[Example], logits: TeacherLogits | None = None
 ) -> Teacher:
     """Open a teacher and encode the training examples with its own tokenizer and length."""
     if not task.target.per_sequence:
@@ -171,7 +171,7 @@ def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: Comp
 class TaskLoss:
     """The loss of a task, summed over the examples of a micro-batch; a teacher has a part in it, if there is one."""
 
-    target: Target
+    target: Task
     distillation: Distillation | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
@@ -199,7 +199,7 @@ class TrainingSetup:
 
 def training_setup(
     model: nn.Module,
-    target: Target,
+    target: Task,
     batches: TaskBatches,
     compute: ComputeOptions,
     *,

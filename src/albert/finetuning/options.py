@@ -11,10 +11,10 @@ from typing import Any
 from albert.model.config import FULL_WIDTH
 from albert.runtime.json_files import from_json
 from albert.tasks.custom import TableSource
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
-from albert.tasks.task import Task
 
 RecipeLike = TaskRecipe | RecipeChanges | None
 """A complete recipe, changes to the default recipe, or None for the default."""
@@ -101,7 +101,9 @@ class LearningPlan:
         }
 
 
-def requested_recipe(task: Task, recipe: RecipeLike = None, record: dict[str, Any] | None = None) -> RequestedRecipe:
+def requested_recipe(
+    task: DeclaredTask, recipe: RecipeLike = None, record: dict[str, Any] | None = None
+) -> RequestedRecipe:
     """Explicit values of a recipe, over those of the user's table, over the record of a run to resume, over defaults.
 
     The task's recipe is a default if it is published or of a user's own table; any other was written by the caller.

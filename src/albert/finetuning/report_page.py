@@ -13,7 +13,7 @@ from typing import Any
 from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score, run_notes
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_journal, read_versioned
-from albert.tasks.task import UNNAMED
+from albert.tasks.declared import UNNAMED
 from albert.training.run_folder import RESULTS_NAME, RunFolder
 
 REPORT_NAME = "report.html"

@@ -49,10 +49,10 @@ from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
 from albert.tasks.custom import TableSource
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
-from albert.tasks.task import Task
 from albert.training.loop import train
 from albert.training.metric_logger import require_logger
 from albert.training.record import Run, read_record
@@ -63,7 +63,7 @@ HEAD_NOT_SOLVED = "the encoder's states hardly depend on the text: the head was 
 
 
 def finetune(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     data: Path,
     output: Path,
@@ -323,7 +323,7 @@ def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) 
 
 
 def task_batches(
-    task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
+    task: DeclaredTask, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
 ) -> TaskBatches:
     """The batches of a run."""
     features = split.features
@@ -342,7 +342,7 @@ def task_batches(
     )
 
 
-def save_custom_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
+def save_custom_task(task: DeclaredTask, recipe: TaskRecipe, directory: Path) -> None:
     """Write the task of a user's own table beside the model, so that `albert evaluate` needs no columns."""
     if isinstance(task.source, TableSource):
         table = task.source.table_task

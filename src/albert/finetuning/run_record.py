@@ -17,11 +17,11 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
+from albert.tasks.declared import DeclaredTask, ThresholdFrom
 from albert.tasks.examples import Example
 from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
-from albert.tasks.kinds.regression import Score
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.task import Task, ThresholdFrom
+from albert.tasks.regression import Regression
 from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.record import finetuning_fingerprint
 
@@ -111,7 +111,7 @@ class FinetuningResult:
 
 
 def resolve_settings(
-    task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None
+    task: DeclaredTask, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None
 ) -> FinetuningSettings:
     """Fill in the encoding of pairs, the threshold of several labels, and whether the head is solved first.
 
@@ -129,7 +129,7 @@ def resolve_settings(
 
 
 def _threshold_of(
-    task: Task, settings: FinetuningSettings, record: Mapping[str, Any] | None
+    task: DeclaredTask, settings: FinetuningSettings, record: Mapping[str, Any] | None
 ) -> float | Literal["train"] | None:
     """The threshold of several labels: as requested, as recorded, or chosen on rows held out of training."""
     if settings.threshold not in (None, "train") and not task.target.takes_threshold:
@@ -142,7 +142,9 @@ def _threshold_of(
     return record.get("settings", {}).get("threshold")
 
 
-def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None) -> bool:
+def _solves_head(
+    task: DeclaredTask, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None
+) -> bool:
     """Return whether the head is solved first, on frozen features: as requested, as recorded, or for a user's table.
 
     Not for numbers: a random head was better on both tables with numbers (results/finetuning.md, "Small tables: the
@@ -167,7 +169,7 @@ def _solves_head(task: Task, start: Start, settings: FinetuningSettings, record:
 
 
 def resolve_plan_settings(
-    task: Task,
+    task: DeclaredTask,
     settings: FinetuningSettings,
     plan: LearningPlan,
     dev_examples: int,
@@ -242,7 +244,7 @@ def examples_fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
-def page_examples(task: Task, examples: Sequence[Example], count: int) -> list[dict[str, str]]:
+def page_examples(task: DeclaredTask, examples: Sequence[Example], count: int) -> list[dict[str, str]]:
     """At most `count` short examples without labels, as the fields of the page of `albert serve`.
 
     Labels take turns; numbers go from low to high. Where there are fewer short ones, the beginnings of longer ones
@@ -254,7 +256,9 @@ def page_examples(task: Task, examples: Sequence[Example], count: int) -> list[d
     return chosen
 
 
-def _chosen_examples(task: Task, examples: Sequence[Example], count: int, shortened: bool) -> list[dict[str, str]]:
+def _chosen_examples(
+    task: DeclaredTask, examples: Sequence[Example], count: int, shortened: bool
+) -> list[dict[str, str]]:
     """The short examples, or those that have to be shortened."""
     names = ("question", "context", "options") if isinstance(task.inputs, QuestionInContext) else ("text", "pair")
     groups_of: dict[tuple[str, ...], Any] = {}
@@ -274,7 +278,7 @@ def _chosen_examples(task: Task, examples: Sequence[Example], count: int, shorte
             n_labels = -len(set(row.target)) if isinstance(row.target, tuple) else 0
             groups_of[texts] = (not row.answers, n_labels, row.target)
     ordered = sorted(groups_of, key=groups_of.__getitem__)
-    if isinstance(task.target, Score):
+    if isinstance(task.target, Regression):
         groups_of = {texts: index * count // len(ordered) for index, texts in enumerate(ordered)}
     groups = [list(group) for _, group in groupby(ordered, key=groups_of.__getitem__)]
     chosen = [texts for turn in zip_longest(*groups) for texts in turn if texts is not None]

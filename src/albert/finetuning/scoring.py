@@ -16,10 +16,10 @@ from albert.finetuning.evaluation import (
     predict_split,
 )
 from albert.runtime.random_streams import stream
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import NumberScale
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 
 SCORED_TRAINING_ROWS = 300
@@ -30,7 +30,7 @@ SCORED_TRAINING_ROWS = 300
 class Scorer:
     """A model that is being trained, and the rows on which it is scored."""
 
-    task: Task
+    task: DeclaredTask
     model: nn.Module
     compute: ComputeOptions
     train_split: PreparedSplit

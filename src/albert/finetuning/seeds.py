@@ -22,10 +22,10 @@ from albert.runtime.environment import world
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_versioned, to_json
 from albert.runtime.progress import progress
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
-from albert.tasks.task import Task
 from albert.training.record import read_record, refuse_other_runs
 from albert.training.run_folder import RunFolder
 
@@ -127,7 +127,7 @@ class SeedsResult:
 
 
 def finetune_seeds(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     data: Path,
     output: Path,
@@ -180,7 +180,7 @@ def check_seeds(n_seeds: int) -> None:
 
 
 def _seeds_result(
-    task: Task, runs: Sequence[SeedRun], report: Mapping[str, Any], settings: FinetuningSettings
+    task: DeclaredTask, runs: Sequence[SeedRun], report: Mapping[str, Any], settings: FinetuningSettings
 ) -> SeedsResult:
     """The result of the runs so far, with what the report of the last one says of all."""
     return SeedsResult(
@@ -226,7 +226,9 @@ def score_spread(values: Sequence[float | None]) -> Spread | None:
 # OUTPUT/TASK/predictions-SPLIT.jsonl for every split whose file exists, with or without labels
 
 
-def diagnose(task: Task, model: str | None, data: Path, output: Path, settings: FinetuningSettings) -> dict[str, Any]:
+def diagnose(
+    task: DeclaredTask, model: str | None, data: Path, output: Path, settings: FinetuningSettings
+) -> dict[str, Any]:
     """The `scores` of a `model` of the task that a diagnostic set belongs to, on every split whose file exists.
 
     `missing` says why others were not evaluated.
@@ -264,7 +266,7 @@ def diagnose(task: Task, model: str | None, data: Path, output: Path, settings: 
 class TaskOutcome:
     """The runs of one task, or why there are none."""
 
-    task: Task
+    task: DeclaredTask
     result: SeedsResult | None = None
     started_from: str | None = None  # the model of another task, if it is not the common start
     missing: str | None = None
@@ -359,7 +361,7 @@ def finetune_benchmark(
     return result
 
 
-def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def _missing(tasks: Sequence[DeclaredTask], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """The tasks that lack a file, with the reason, and a line for every missing file."""
     missing: dict[str, str] = {}
     lines = []

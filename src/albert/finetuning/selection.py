@@ -16,8 +16,8 @@ import torch
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.json_files import read_journal, read_versioned, save_versioned
 from albert.tasks.inputs import PairEncoding
-from albert.tasks.kinds.base import Target
 from albert.tasks.metrics import is_better
+from albert.tasks.task import Task
 
 SelectedBy = Literal["last", "best"]
 EVALUATION_INTERVAL = 100
@@ -57,7 +57,7 @@ class BestModel:
         """The name of the score, once a model was kept."""
         return read_versioned(self.directory / _SCORE_NAME)["metric"]
 
-    def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
+    def tensors(self, target: Task, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights."""
         return open_model(self.directory, target.model_kind(pairs), target.n_outputs).model.state_dict()
 

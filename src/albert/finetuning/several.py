@@ -13,7 +13,7 @@ from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.work import Announce
 from albert.runtime.errors import Diverged
-from albert.tasks.task import Task
+from albert.tasks.declared import DeclaredTask
 
 SUMMARY_NAME = "summary.json"
 
@@ -31,7 +31,7 @@ class OneOfSeveral:
 
 
 def finetune_one(
-    task: Task,
+    task: DeclaredTask,
     start: Start,
     data: Path,
     directory: Path,

@@ -23,10 +23,10 @@ from albert.finetuning.task_work import TaskWork
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
 from albert.tasks.custom import TableSource
+from albert.tasks.declared import UNNAMED
 from albert.tasks.infer import similar_labels
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.span import Span
-from albert.tasks.task import UNNAMED
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.span import Span
 from albert.text.unknown import is_english
 from albert.training.logging import TrainingResult
 
@@ -173,7 +173,7 @@ def _settings_of(work: TaskWork) -> dict[str, Any]:
     target = work.task.target
     unread: tuple[str, ...] = ()
     if not isinstance(target, Span):
-        unread = ("stride",) if isinstance(target, Option) else ("question_length", "stride")
+        unread = ("stride",) if isinstance(target, MultipleChoice) else ("question_length", "stride")
     recipe = {name: value for name, value in to_json(work.plan.recipe).items() if name not in unread}
     if not work.settings.frozen:
         return recipe

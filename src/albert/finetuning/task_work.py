@@ -16,8 +16,8 @@ from albert.finetuning.selection import BestModel, evaluations_without_gain
 from albert.finetuning.work import FinetuningWork
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_versioned, to_json
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
-from albert.tasks.task import Task
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Objective, Sums
 
@@ -29,7 +29,7 @@ FROZEN_HEAD_NAME = "frozen_head.json"
 class TaskWork(FinetuningWork):
     """Fine-tuning an encoder and a head on a task."""
 
-    task: Task
+    task: DeclaredTask
     started: StartedModel
     folder: RunFolder
     scorer: Scorer

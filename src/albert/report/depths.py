@@ -19,8 +19,8 @@ from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import write_csv
 from albert.runtime.progress import progress
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Sequences
-from albert.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class DepthCurve:
 
 
 def depth_curve(
-    task: Task,
+    task: DeclaredTask,
     model: str,
     data: Path,
     split: str = "dev",

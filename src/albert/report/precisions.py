@@ -13,7 +13,7 @@ from albert.finetuning.evaluation import Evaluation, evaluate_directory
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Task
+from albert.tasks.declared import DeclaredTask
 
 EXACT: InferencePrecision = "fp32"
 TOLERANCE = 0.5
@@ -44,7 +44,7 @@ SHORT = 10.0
 
 
 def precision_scores(
-    task: Task,
+    task: DeclaredTask,
     model: str,
     data: Path,
     split: str,

@@ -12,13 +12,13 @@ from albert.runtime.manifest import input_hash
 from albert.tables.rows import ending_of, read_table, without_collection
 from albert.tables.table import Answer, Row, Rows
 from albert.tasks.columns import Inferred
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.infer import hold_out_rows, infer_task, rows_with_text
-from albert.tasks.kinds.choice import OPTION_LABELS, labels_of_options
+from albert.tasks.multiple_choice import OPTION_LABELS, labels_of_options
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.squad import locate_answer
 from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
-from albert.tasks.task import Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # Answers in columns: a text or a list of texts, and optionally their positions in the context.
@@ -179,7 +179,7 @@ def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any
     return converted
 
 
-def check_rows(task: Task, rows: Sequence[Row]) -> None:
+def check_rows(task: DeclaredTask, rows: Sequence[Row]) -> None:
     """Raise DamagedData if a row cannot be trained on or scored."""
     labelled = task.target.is_labelled(rows)
 
@@ -195,7 +195,7 @@ def check_rows(task: Task, rows: Sequence[Row]) -> None:
 class ReadTask:
     """A task and its tables: `raw` are the rows as read, `inferred` the settings that were inferred."""
 
-    task: Task
+    task: DeclaredTask
     table_task: TableTask
     raw: Mapping[str, Rows]
     inferred: tuple[Inferred, ...]
@@ -273,7 +273,7 @@ def declare_custom_task(
     regression: bool = False,
     labels: tuple[str, ...] | None = None,
     recipe: TaskRecipe | None = None,
-) -> Task:
+) -> DeclaredTask:
     """A task from columns: classification of `text` (or of `text` and `pair`) by `label`, or regression.
 
     Args:

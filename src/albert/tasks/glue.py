@@ -8,12 +8,12 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData
 from albert.tables.table import Row, Rows
+from albert.tasks.declared import load_tasks
 from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.inputs import Pair, Single
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.regression import Score
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
-from albert.tasks.task import load_tasks
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
 
 
 def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
@@ -41,13 +41,13 @@ def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
     return Rows(list(rows.values()), table.counts)
 
 
-def _parts(entry: Mapping[str, Any]) -> tuple[SplitFiles, Single | Pair, Choice | Score]:
+def _parts(entry: Mapping[str, Any]) -> tuple[SplitFiles, Single | Pair, SingleLabel | Regression]:
     target: dict[str, Any] = dict(entry["target"])
     target |= {name: tuple(target[name]) for name in ("labels", "names") if name in target}
     return (
         SplitFiles(entry["folder"], entry["files"], partial(_read, entry=entry)),
         (Single if len(entry["texts"]) == 1 else Pair)(*entry["texts"]),
-        Choice(**target) if "labels" in target else Score(**target),
+        SingleLabel(**target) if "labels" in target else Regression(**target),
     )
 
 

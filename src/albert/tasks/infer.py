@@ -27,11 +27,11 @@ from albert.tasks.columns import (
     refuse_comma_numbers,
     single_labels,
 )
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import OUTSIDE, has_prefixes
+from albert.tasks.multi_label import MultiLabel
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, infer_option_labels, listed_labels
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.table_task import (
     COLUMNS_OF_KIND,
     KINDS_WITH,
@@ -39,7 +39,7 @@ from albert.tasks.table_task import (
     Kind,
     TableTask,
 )
-from albert.tasks.task import Task
+from albert.tasks.tagging import TokenTagging
 
 # --------------------------------------------------------------------------------------------------------------------
 # The kind of a column of labels: classes, numbers, several labels at once, or a tag for each word.
@@ -394,8 +394,10 @@ def _with_labels(
         elif texts and len(texts) == len(rows.rows):  # no row has a list
             inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
         task = replace(task, separator=separator or "|")
-    separated = Labels((), column, task.separator or "|")
-    target = {"multi-label": separated, "token-classification": Tags((), column)}.get(kind, Choice((), column))
+    separated = MultiLabel((), column, task.separator or "|")
+    target = {"multi-label": separated, "token-classification": TokenTagging((), column)}.get(
+        kind, SingleLabel((), column)
+    )
     if kind == "classification":
         counts = Counter(value for value in rows.values(column) if isinstance(value, str) and value.strip())
         if task.labels is None:
@@ -538,7 +540,7 @@ def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Infe
 # Rows and seed alone decide which rows are chosen.
 
 
-def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows]:
+def hold_out_rows(task: DeclaredTask, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows]:
     """Split rows into training and development rows, both in file order.
 
     Every class contributes its share, at least one row if it has two texts or more; without classes, the share is drawn

@@ -13,11 +13,11 @@ from albert.runtime.errors import DamagedData, MissingInput
 from albert.tables.files import input_file
 from albert.tables.records import read_records
 from albert.tables.table import Row, Rows
+from albert.tasks.declared import load_tasks
 from albert.tasks.examples import SplitFiles, json_entry
 from albert.tasks.inputs import QuestionInContext
-from albert.tasks.kinds.choice import Option
 from albert.tasks.metrics import accuracy
-from albert.tasks.task import load_tasks
+from albert.tasks.multiple_choice import MultipleChoice
 
 _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")
@@ -88,6 +88,6 @@ TASKS = RACE, RACE_V2, RACE_MIDDLE, RACE_HIGH = load_tasks(
             "RACE", {split: split for split in ("train", "dev", "test")}, partial(read_passages, levels=entry["levels"])
         ),
         QuestionInContext("question", "article"),
-        Option(_OPTIONS, "answer"),
+        MultipleChoice(_OPTIONS, "answer"),
     ),
 )

@@ -12,10 +12,10 @@ from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import unique_keys
 from albert.tables.table import Answer, Row, Rows
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
+from albert.tasks.declared import load_tasks
 from albert.tasks.examples import SplitFiles, json_entry, read_text
 from albert.tasks.inputs import QuestionInContext
-from albert.tasks.kinds.span import Span
-from albert.tasks.task import load_tasks
+from albert.tasks.span import Span
 from albert.text.sentences import replace_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.tasks import glue, race, squad
-from albert.tasks.task import Published, Task
+from albert.tasks.declared import DeclaredTask, Published
 
 # --------------------------------------------------------------------------------------------------------------------
 # Averages over the tasks of a benchmark.
@@ -68,10 +68,10 @@ BENCHMARKS = {"glue": GLUE_AVERAGE}
 """Benchmarks that can be fine-tuned as a whole."""
 
 
-DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
+DECLARED: dict[str, DeclaredTask] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
 
 
-def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def submission_files(task: DeclaredTask, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The files to submit for a split: name to content. Splits that are not submitted are named after task and split.
 
     Args:
@@ -80,7 +80,7 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
     return task.target.submission_files(task.submission.get(split, f"{task.name}-{split}"), entries)
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str) -> DeclaredTask:
     """The task with this name, ignoring case and punctuation; UsageError with the closest name if there is none."""
     wanted = _letters_and_digits(name)
     for task in DECLARED.values():

@@ -20,18 +20,18 @@ from albert.tables.table import Field, Row, Rows
 from albert.tables.table_file import Format, Layout
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
+from albert.tasks.declared import UNNAMED, DeclaredTask
 from albert.tasks.examples import encode_all
 from albert.tasks.inputs import Pair, QuestionInContext, Single, Words, without_outer_blanks
-from albert.tasks.kinds.choice import Option, question_with_option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
-from albert.tasks.kinds.tagging import Tags
 from albert.tasks.metrics import Metric
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice, question_with_option
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.source import Source
-from albert.tasks.task import UNNAMED, Task
+from albert.tasks.span import Span
+from albert.tasks.tagging import TokenTagging
 from albert.text.tokenizer import Tokenizer
 from albert.text.unknown import MAX_TEXTS, unknown_warning
 
@@ -270,7 +270,7 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
 """Possible metrics of each kind; of two classes `f1` is that of one of them, and named after it."""
 
 
-def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
+def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> DeclaredTask:
     """The declaration of a complete task; `options` are the columns of a multiple choice (see `expand_options`)."""
     n_labels = len(task.labels or ())
     texts = " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
@@ -278,7 +278,7 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
         case TableTask(kind="token-classification", words=str(words), tags=str(tags), labels=tuple(labels)):
             names = tuple((task.label_names or {}).get(name, name) for name in labels)
             inputs = Words(words)
-            target = Tags(labels, tags, names if task.label_names else None)
+            target = TokenTagging(labels, tags, names if task.label_names else None)
             what = f"Predicts the tag of each word of `{words}`, one of {n_labels}"
         case TableTask(kind="question-answering", question=str(question), context=str(context)):
             absent = bool(task.may_be_absent)
@@ -287,28 +287,30 @@ def declare_task(task: TableTask, source: Source, options: tuple[str, ...] = ())
             what = f"Answers `{question}` with a part of `{context}`"
         case TableTask(kind="multiple-choice", label=str(label)):
             inputs = QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT)
-            target = Option(options, label)
+            target = MultipleChoice(options, label)
             texts = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
             what = "Chooses among options" + (f", given {texts}" if texts else "")
         case TableTask(text=str(text), label=str(label)):
             inputs = Single(text) if task.pair is None else Pair(text, task.pair)
             if task.kind == "regression":
-                target = Score(label)
+                target = Regression(label)
                 what = f"Predicts the number `{label}` from {texts}"
             elif task.kind == "multi-label":
                 names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
-                target = Labels(task.labels or (), label, task.separator or "|", names if task.label_names else None)
+                target = MultiLabel(
+                    task.labels or (), label, task.separator or "|", names if task.label_names else None
+                )
                 what = f"Predicts which of {n_labels} labels `{label}` has, from {texts}"
             else:
                 names = tuple((task.label_names or {}).get(name, name) for name in task.labels or ())
-                target = Choice(task.labels or (), label, names if task.label_names else None)
+                target = SingleLabel(task.labels or (), label, names if task.label_names else None)
                 classes = ", ".join(names) if n_labels <= MAX_NAMED else f"one of {n_labels} classes"
                 what = f"Predicts `{label}` ({classes}) from {texts}"
         case _:
             why = f"lacks labels or columns of a {task.kind}"
             raise InvalidConfiguration("task", why, "set them, or give a training file")
     recipe = {"multiple-choice": OPTION_RECIPE, "question-answering": SPAN_RECIPE}.get(task.kind or "", OWN_RECIPE)
-    return Task(
+    return DeclaredTask(
         name=task.name,
         source=source,
         inputs=inputs,
@@ -406,7 +408,7 @@ class SplitStatistics:
 
 
 def table_statistics(
-    task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
+    task: DeclaredTask, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
     """The statistics of every split, including rows that cannot be used."""
     target = task.target
@@ -459,7 +461,7 @@ def table_statistics(
     return statistics
 
 
-def label_examples(task: Task, rows: Sequence[Row], labels: Sequence[tuple[str, ...]]) -> dict[str, str]:
+def label_examples(task: DeclaredTask, rows: Sequence[Row], labels: Sequence[tuple[str, ...]]) -> dict[str, str]:
     """For each label the text of the first row that has it; for tags the first word with it."""
     examples: dict[str, str] = {}
     columns = task.inputs.columns
@@ -477,7 +479,7 @@ def label_examples(task: Task, rows: Sequence[Row], labels: Sequence[tuple[str, 
     return examples
 
 
-def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_length: int) -> Lengths:
+def sequence_lengths(task: DeclaredTask, rows: Sequence[Row], tokenizer: Tokenizer, max_length: int) -> Lengths:
     """Lengths of sequences before truncation or division into windows; of the options of a row the longest counts."""
     if len(rows) > MEASURED:
         members = stream("tables.measured", 0).permutation(len(rows))[:MEASURED]
@@ -506,7 +508,10 @@ def _compared(row: Row, *columns: str) -> tuple[Field | None, ...]:
 
 
 def _count_defects(
-    task: Task, rows: Sequence[Row], texts: Sequence[tuple[Field | None, ...]], labels: Sequence[tuple[str, ...]]
+    task: DeclaredTask,
+    rows: Sequence[Row],
+    texts: Sequence[tuple[Field | None, ...]],
+    labels: Sequence[tuple[str, ...]],
 ) -> dict[str, int]:
     """Counts of bad rows; `texts` are the texts and options of each row."""
     columns = [column for column in task.inputs.columns if any(row.fields.get(column) for row in rows)]
@@ -525,7 +530,7 @@ def _count_defects(
     return counts
 
 
-def _texts_and_options(task: Task, row: Row) -> tuple[list[str], list[str]]:
+def _texts_and_options(task: DeclaredTask, row: Row) -> tuple[list[str], list[str]]:
     """The texts that are read in one sequence, and the options, each of which is read in its own."""
     values = _values(row, *task.inputs.columns)
     texts = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
@@ -536,7 +541,7 @@ def _texts_and_options(task: Task, row: Row) -> tuple[list[str], list[str]]:
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
 
 
-def unknown_texts(task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
+def unknown_texts(task: DeclaredTask, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
     """A line for each split of which the model's vocabulary does not know the text."""
     columns = (*task.inputs.columns, *task.target.option_columns)
     lines = []

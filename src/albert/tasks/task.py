@@ -1,137 +1,464 @@
-"""`Task`, the declaration of a task: source, inputs, target, recipe, published scores.
+"""`Task`, what every kind of task says about itself; each kind is a subclass in a file of its own.
 
-The target is the kind of the task (`albert.tasks.kinds`), which knows what depends on it; no code depends on the name
-of a task."""
+The fields of a kind are what a task declares (columns, labels) and what is saved with a run. The methods are all that
+the rest of the program needs to know about it. Methods that compute with torch import it themselves, so that
+checks and a command's help load none."""
 
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any, Literal
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
+import numpy as np
+from jaxtyping import Float
+
+from albert.runtime.errors import DamagedData
+from albert.runtime.random_streams import stream
 from albert.tables.table import Row
-from albert.tasks.examples import Example
-from albert.tasks.inputs import Inputs
-from albert.tasks.kinds.base import Target
-from albert.tasks.metrics import Metric, is_better, task_scores
+from albert.tasks.examples import Example, Features, Sequences
+from albert.tasks.inputs import Inputs, PairEncoding
+from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
-from albert.tasks.source import Source
+from albert.text.tokenizer import Tokenizer
 
-ThresholdFrom = Literal["train", "dev"]
-"""The questions that choose the no-answer threshold: some held out of training, or the scored ones."""
+HELD_OUT_SHARE = 0.05
+MIN_HELD_OUT = 100
+"""Examples; fewer than five times as many hold out a fifth."""
+MIN_EXAMPLES = 100
+"""With fewer examples none is held out, and nothing is tuned."""
 
 
 @dataclass(frozen=True)
-class Published:
-    """A published score in points of 100, on the development set unless its source says otherwise."""
+class Predictions:
+    """Gold and predicted values for the metrics, and a JSON object for each example, all in file order."""
 
-    model: str
-    metric: str
-    score: float
-    source: str
-
-
-UNNAMED = "custom"
-"""The default name of a task on a table."""
+    gold: Any
+    predicted: Any
+    entries: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """A declared task.
+class Task(ABC):
+    """What a task predicts: one kind of task with its columns and labels."""
 
-    Attributes:
-        metrics: each returns one score, named like the function, or several by name; the first score selects models.
-        further_splits: also scored after fine-tuning, if their files exist.
-        submission: file names that the benchmark's server expects, by split.
-        intermediate: the task whose model the paper starts from.
-    """
-
-    name: str
-    source: Source
-    inputs: Inputs
-    target: Target
-    metrics: tuple[Metric, ...]
-    recipe: TaskRecipe
-    further_splits: tuple[str, ...] = ()
-    submission: Mapping[str, str] = field(default_factory=dict)
-    intermediate: str | None = None
-    published: tuple[Published, ...] = ()
-    description: str = ""
+    kind: ClassVar[str]
+    """Its name, as in task files."""
+    loss_name: ClassVar[str]
+    """The name of its loss in the journal."""
+    per_sequence: ClassVar[bool] = True
+    """Whether the head gives outputs for each sequence as a whole, which a teacher can give too."""
+    per_token: ClassVar[bool] = False
+    """Whether targets belong to tokens instead of sequences."""
+    is_linear: ClassVar[bool] = True
+    """Whether the head is one linear map, which can be solved on frozen features."""
+    encodes_pairs: ClassVar[bool] = False
+    """Whether the texts of a pair may be encoded separately."""
+    problem_type: ClassVar[str | None] = None
+    """In `config.json`, as in transformers."""
+    may_be_unlabelled: ClassVar[bool] = False
+    """Whether no label is an answer, too."""
+    takes_threshold: ClassVar[bool] = False
+    """Whether labels are predicted from a probability on, which a user may give."""
 
     @property
-    def title(self) -> str:
-        return "your table" if self.name == UNNAMED else self.name
+    def is_tuned(self) -> bool:
+        """Whether something is chosen on examples that are held out of training, when a user's own table is learned."""
+        return self.takes_threshold
 
-    def examples(self, rows: Iterable[Row], labelled: bool = True) -> list[Example]:
-        """One example for each row, in order; without gold answers if not `labelled`."""
-        return [self.target.example(row, self.inputs, labelled) for row in rows]
+    may_be_absent: bool = False
+    """Whether a question may have no answer."""
 
-    def scores(self, gold: object, predicted: object) -> dict[str, float | None]:
-        """The scores by name, in the order of the metrics."""
-        return task_scores(self.metrics, gold, predicted)
+    # ---- From a row to an example -----------------------------------------------------------------------------------
 
-    def baseline_scores(self, gold: Any) -> dict[str, float | None]:
-        """The scores of a constant prediction, for each metric the best one on the scored rows (majority baseline).
+    @property
+    @abstractmethod
+    def gold_column(self) -> str | None:
+        """The column that holds what is to be predicted; None if that is not in a column."""
+
+    @property
+    def option_columns(self) -> tuple[str, ...]:
+        """The columns of the options of a question."""
+        return ()
+
+    @property
+    def strata(self) -> tuple[str, ...]:
+        """The classes of which every row has one, which a split keeps in proportion; none if there are no such."""
+        return ()
+
+    def written_labels(self, row: Row) -> tuple[str, ...]:
+        """The labels of a row as they are written: none, one, several, or one for each word."""
+        value = row.fields.get(self.gold_column or "")
+        return (value,) if isinstance(value, str) and value.strip() else ()
+
+    def written_numbers(self, labels: Iterable[str]) -> np.ndarray | None:
+        """The finite numbers among labels as they are written; None if the kind predicts no numbers."""
+        return None
+
+    def is_labelled(self, rows: Iterable[Row]) -> bool:
+        """Return whether at least one row has a gold answer."""
+        return any(self.gold_column in row.fields for row in rows)
+
+    @abstractmethod
+    def gold(self, row: Row, texts: Sequence[str]) -> Any:
+        """What is to be predicted for a row, the `target` of its example; DamagedData if it has none."""
+
+    def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
+        """The example of a row; without a gold answer if not `labelled`."""
+        texts = inputs.texts(row)
+        gold = self.gold(row, texts) if labelled else None
+        return Example(row.identifier, row.where, texts, gold, group=row.group)
+
+    def refuse_empty(self, row: Row) -> None:
+        """Raise DamagedData if the label of a row is empty where each needs one."""
+        label = row.fields.get(self.gold_column or "", "")
+        if isinstance(label, str) and not label.strip():
+            why = f"empty label in column {self.gold_column!r}"
+            raise DamagedData(row.where, why, "--drop-unlabelled leaves such rows out")
+
+    # ---- From examples to token ids ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
+        """Token ids and targets, with counts of what was cut."""
+
+    def training_part(
+        self, examples: Sequence[Example], features: Features, title: str
+    ) -> tuple[Sequences, np.ndarray]:
+        """The sequences to train on, and the targets; InvalidConfiguration about the `title` if there are none."""
+        return features.sequences, features.targets
+
+    def number_scale(self, targets: np.ndarray) -> NumberScale | None:
+        """The scale of numbers to predict; InvalidConfiguration if all are equal."""
+        return None
+
+    # ---- The head ---------------------------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int | None:
+        """Outputs of the head for each sequence or token; None if the head itself determines them."""
+        return None
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """A name for each output, for `id2label` in `config.json`."""
+        return None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The labels, as in the files, of a head with an output for each of them."""
+        return ()
+
+    def model_kind(self, pairs: PairEncoding = "together") -> Any:
+        """The kind of model, a `Kind` of `albert.checkpoints.huggingface`."""
+        return "classification" if pairs == "together" else "pair_classification"
+
+    def model_kind_of(self, saved: str) -> Any:
+        """The kind of model of a fine-tuned one, whose files say `saved`."""
+        return saved if self.encodes_pairs and saved == "pair_classification" else self.model_kind()
+
+    def check_head(self, problem_type: Any, model: str) -> None:
+        """Raise InvalidConfiguration if the `problem_type` of a fine-tuned model is that of another kind."""
+        return None
+
+    # ---- The loss ---------------------------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> str:
+        """The name of the loss in the journal."""
+        return self.loss_name
+
+    def head_inputs(self, batch: Any) -> tuple[Any, ...]:
+        """Inputs of the head besides the states, while training."""
+        return ()
+
+    def logits(self, output: Any, batch: Any) -> Any:
+        """The head's output as a Tensor [examples, outputs]."""
+        return output.reshape(len(batch.targets), -1)
+
+    @abstractmethod
+    def loss(self, output: Any, batch: Any) -> tuple[Any, Any]:
+        """The loss of a micro-batch and the number of examples that are right.
 
         Args:
-            gold: label ids, indices of options, sets of labels, tags, numbers, or answers of the rows.
+            output: of the head, a Tensor [sequences, outputs] or [tokens, outputs].
+            batch: a `TaskBatch` of `albert.finetuning.data`.
+
+        Returns:
+            The sum over the examples, and how many are predicted rightly; None if that cannot be said.
         """
-        return self.majority_baseline(gold)[0]
 
-    def majority_baseline(self, gold: Any) -> tuple[dict[str, float | None], str | None]:
-        """The `baseline_scores`, and a line about them if the best label differs between the scores."""
-        best: dict[str, float | None] = {}
-        labels: dict[str, str | None] = {}
-        for predicted in self.target.constants(gold):
-            for name, value in self.scores(gold, predicted).items():
-                if name not in best or is_better(name, value, best[name]):
-                    best[name] = value
-                    labels[name] = self.target.constant_label(predicted)
-        scores_of: dict[str | None, list[str]] = {}
-        for name, label in labels.items():
-            scores_of.setdefault(label, []).append(name)
-        if len(scores_of) < 2:
-            return best, None
-        parts = [f"for {' and '.join(names)} it is {label!r}" for label, names in scores_of.items()]
-        return (
-            best,
-            f"the majority baseline gives every row the same label, the best one for each score: {', '.join(parts)}",
-        )
+    def soft_loss(self, logits: Any, teacher: Any, temperature: float) -> Any:
+        """The distillation loss of Tensors [examples, outputs], summed over examples.
+
+        Cross entropy of the softened probabilities, times the squared temperature so that gradients keep their size
+        (Hinton et al., 2015, §2).
+        """
+        import torch
+
+        ours = logits.float() / temperature
+        theirs = teacher.float() / temperature
+        present = torch.isfinite(ours)
+        losses = theirs.softmax(dim=1) * ours.log_softmax(dim=1).masked_fill(~present, 0.0)
+        return temperature**2 * -losses.sum()
+
+    # ---- The head solved on frozen features -------------------------------------------------------------------------
+
+    def head_rows(
+        self, features: Sequence[Any], batches: Any, members: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What a head is solved on: an example for each row, or a word with a tag, or an option.
+
+        Args:
+            features: of each sequence of the members, [features]; [tokens, features] if targets belong to tokens.
+            batches: the `TaskBatches` of `albert.finetuning.data`.
+            members: indices of examples.
+
+        Returns:
+            Features [rows, features], targets [rows], and groups [rows]: rows of a sentence or question have the same.
+        """
+        rows = np.stack([np.asarray(row) for row in features]).astype(np.float64)
+        return rows, batches.targets[members], np.arange(len(members))
+
+    def solve(
+        self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
+    ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
+        """Weight and bias of the best linear head, of kinds with `is_linear`.
+
+        Args:
+            features, targets, groups: of `head_rows`, features standardised.
+            options: of scikit-learn's `LogisticRegression`; `C` is the inverse of the regularisation.
+        """
+        raise AssertionError(f"the head of {self.kind} is not one linear map")
+
+    def can_be_solved(self, targets: np.ndarray) -> bool:
+        """Return whether some rows suffice to solve a head; they need two classes where there are classes."""
+        return True
+
+    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+        """The loss of rows that a head was not solved on, summed over them."""
+        raise AssertionError(f"the head of {self.kind} is not one linear map")
+
+    # ---- From outputs to predictions --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decode(
+        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
+    ) -> Any:
+        """The probabilities, numbers or answers of all examples, which can be averaged over models.
+
+        Args:
+            outputs: the head's outputs for each sequence.
+            columns: for each label the index of the output; None: in order.
+        """
+
+    @abstractmethod
+    def predictions(
+        self, examples: Sequence[Example], features: Features, decoded: Any, threshold: Any
+    ) -> tuple[Predictions, Any]:
+        """What is predicted, and the threshold that was used; None if the kind has none."""
+
+    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+        """Examples to train on, and others to choose the threshold on; a kind without a threshold needs no others."""
+        return list(examples), []
+
+    def best_threshold(self, examples: Sequence[Example], features: Features, decoded: Any) -> Any:
+        """The best threshold for examples that were held out of training; None if the kind has none."""
+        return None
+
+    def average(self, models: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """The mean of what several models decoded, and its threshold, from what each decoded and its threshold."""
+        return np.mean([decoded for decoded, _ in models], axis=0), None
+
+    def fold(self, threshold: Any, model: Any) -> None:
+        """Change the head of a trained model by a threshold that no key of `config.json` holds."""
+        return None
+
+    def saved_threshold(self, config: Mapping[str, Any], model: str, value: float | None = None) -> Any:
+        """The threshold that a model's `config.json` holds; `value` replaces it where a user may give one."""
+        return None
+
+    # ---- Scores -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def constants(self, gold: Any) -> Iterator[Any]:
+        """Constant predictions for the majority baseline, one of them best for each metric; the most frequent first."""
+
+    def constant_label(self, predicted: Any) -> str | None:
+        """The label that a constant prediction of `constants` gives to every row; None if the kind has no classes."""
+        return None
+
+    def linear_baseline(
+        self,
+        metrics: Sequence[Metric],
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        further: Mapping[str, Sequence[Example]],
+        balanced: bool = False,
+    ) -> Any:
+        """A `LinearBaseline` on words, fitted to `train` and scored on the other sets; None if the kind has none.
+
+        Args:
+            balanced: whether each class, label or tag is weighted by its inverse frequency.
+        """
+        return None
+
+    @abstractmethod
+    def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Where a model is right and wrong, as plain values.
+
+        Args:
+            predictions: an object for each example, in the same order, as `predictions-dev.jsonl` has them.
+
+        Returns:
+            `per_class`: class, precision, recall, F1 (points), count (gold) and predicted (count) of each class, label,
+            entity type or tag; None for numbers and answers.
+            `confusion`: labels, counts [gold, predicted] (several labels per example: [labels, gold, predicted] of 2
+            by 2), and the largest confusions; None for numbers and answers.
+            `errors`: the most confident first; of numbers the largest difference first. With several labels per
+                example, `probability` is that of `label`, the most confidently wrong one, which is missed or wrongly
+                predicted.
+            `calibration`: expected calibration error (points; Guo et al. 2017, arXiv 1706.04599) and bins; None for
+            numbers. With several labels per example the probability of each label is compared with its frequency.
+        """
+
+    @abstractmethod
+    def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """The files that a benchmark's server takes: name to content."""
 
 
-def load_tasks(
-    file: str, metrics: Sequence[Metric], parts: Callable[[Mapping[str, Any]], tuple[Source, Inputs, Target]]
-) -> tuple[Task, ...]:
-    """The tasks that a file of this folder declares; `glue.toml` describes its keys.
+class Labelled(Task):
+    """A kind with a fixed set of labels, each with an output of the head."""
 
-    Args:
-        metrics: those that entries may name.
-        parts: returns source, inputs and target of an entry.
+    labels: tuple[str, ...]
+    """As in the files, in the order of their ids."""
+    column: str
+    """Holds the label, or the labels."""
+    names: tuple[str, ...] | None
+    """Readable names of the labels; None: the labels themselves."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the labels, or else the labels."""
+        return self.names if self.names is not None else self.labels
+
+    @property
+    def gold_column(self) -> str:
+        return self.column
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.labels)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.shown
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {label: index for index, label in enumerate(self.labels)}
+
+
+def label_id(row: Row, label: str, ids: Mapping[str, int], why: str) -> int:
+    """The id of a label; DamagedData with the reason `why` if there is no such label."""
+    if label not in ids:
+        known = ", ".join(map(repr, list(ids)[:8])) + (", ..." if len(ids) > 8 else "")
+        raise DamagedData(row.where, why, f"known: {known}")
+    return ids[label]
+
+
+def most_frequent_class(gold: Any, n_classes: int) -> Iterator[np.ndarray]:
+    """The most frequent class for every example; of two classes each of them, as F1 may be best for the other one."""
+    most_frequent = int(np.bincount(gold, minlength=n_classes).argmax())
+    for label in dict.fromkeys((most_frequent, 0, 1) if n_classes == 2 else (most_frequent,)):
+        yield np.full(len(gold), label)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities over the last axis."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def class_predictions(
+    names: Sequence[str], examples: Sequence[Example], gold: np.ndarray, probabilities: np.ndarray
+) -> Predictions:
+    """The most probable of some classes or options; `gold` is [examples], `probabilities` [examples, classes]."""
+    predicted = probabilities.argmax(axis=1)
+    entries = [
+        {
+            "id": example.identifier,
+            "prediction": names[int(label)],
+            "gold": None if example.target is None else names[int(true)],
+            "probabilities": dict(zip(names, map(float, row), strict=True)),
+        }
+        for example, label, true, row in zip(examples, predicted, gold, probabilities, strict=True)
+    ]
+    return Predictions(gold, predicted, entries)
+
+
+def cross_entropy(logits: Any, batch: Any) -> tuple[Any, Any]:
+    """Cross entropy of Tensor logits [examples, classes], summed, and the number of right examples."""
+    from torch.nn import functional
+
+    loss = functional.cross_entropy(logits.float(), batch.targets, weight=batch.class_weights, reduction="sum")
+    return loss, (logits.argmax(1) == batch.targets).sum()
+
+
+def solve_classes(
+    features: np.ndarray, targets: np.ndarray, n_classes: int, options: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A multinomial logistic regression; a class without an example gets a bias below all others."""
+    from sklearn.linear_model import LogisticRegression
+
+    weight = np.zeros((n_classes, features.shape[1]))
+    bias = np.zeros(n_classes)
+    present = np.unique(targets)
+    if len(present) == 1:
+        bias[present] = 1.0
+        return weight, bias
+    regression: Any = LogisticRegression(**options).fit(features, targets)
+    if len(present) == 2:
+        weight[present] = np.concatenate([-regression.coef_, regression.coef_]) / 2
+        bias[present] = np.concatenate([-regression.intercept_, regression.intercept_]) / 2
+    else:
+        weight[present] = regression.coef_
+        bias[present] = regression.intercept_
+    absent = np.setdiff1d(np.arange(n_classes), present)
+    bias[absent] = bias[present].min() - np.log(len(features))
+    return weight, bias
+
+
+def hold_out_examples(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """Split off a twentieth of the examples, at least 100 or a fifth, to choose a threshold on.
+
+    None are split off from fewer than `MIN_EXAMPLES`.
     """
-    declared = tomllib.loads((files("albert.tasks") / file).read_text(encoding="utf-8"))
-    known = {metric.__name__: metric for metric in metrics}
-    tasks = []
-    for entry in declared["task"]:
-        entry = declared["defaults"] | entry
-        recipe = dict(entry["recipe"])
-        recipe = TaskRecipe(warmup_share=recipe.pop("warmup") / recipe["steps"], **recipe)
-        source, inputs, target = parts(entry)
-        task = Task(
-            name=entry["name"],
-            description=entry["description"],
-            source=source,
-            inputs=inputs,
-            target=target,
-            metrics=tuple(known[name] for name in entry["metrics"]),
-            recipe=recipe,
-            further_splits=tuple(entry.get("further_splits", ())),
-            submission=entry.get("submission", {}),
-            intermediate=entry.get("intermediate"),
-            published=tuple(
-                Published(model, metric, score, declared["sources"][where])
-                for metric, where, scores in entry.get("published", ())
-                for model, score in scores.items()
-            ),
-        )
-        tasks.append(task)
-    return tuple(tasks)
+    if len(examples) < MIN_EXAMPLES:
+        return list(examples), []
+    n_held = max(round(HELD_OUT_SHARE * len(examples)), min(MIN_HELD_OUT, len(examples) // 5))
+    held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
+    train = [example for index, example in enumerate(examples) if index not in held]
+    return train, [example for index, example in enumerate(examples) if index in held]
+
+
+def held_out_cross_entropy(outputs: np.ndarray, targets: np.ndarray) -> float:
+    """Cross entropy of outputs [rows, classes], summed."""
+    largest = outputs.max(axis=1, keepdims=True)
+    normalizers = largest[:, 0] + np.log(np.exp(outputs - largest).sum(axis=1))
+    return float((normalizers - outputs[np.arange(len(targets)), targets]).sum())
+
+
+def table_file(entries: Sequence[Mapping[str, Any]], write: Callable[[Any], str]) -> str:
+    """GLUE's prediction file: a table of `index` and `prediction`."""
+    rows = [f"{entry['id']}\t{write(entry['prediction'])}\n" for entry in entries]
+    return "index\tprediction\n" + "".join(rows)
+
+
+def object_file(entries: Sequence[Mapping[str, Any]], key: str) -> str:
+    """SQuAD's prediction file: a JSON object of example to the value of a key."""
+    return json.dumps({entry["id"]: entry[key] for entry in entries}, allow_nan=False, indent=1) + "\n"

@@ -9,10 +9,10 @@ import pytest
 
 import albert
 from albert.runtime.errors import AlbertError, DamagedData, UsageError
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.span import Span
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
 
 MODEL = Path(__file__).parents[3] / "models" / "tiny"
 TEXTS = [f"Anna in Rome {word}" for word in ("reads", "sings", "sleeps", "writes", "dances", "cooks")]
@@ -178,7 +178,7 @@ def test_the_example_converts_raw_exports(tmp_path):
     (tmp_path / "choices.json").write_text(json.dumps(STUDIO_CHOICES))
     assert convert(tmp_path / "choices.json", table).returncode == 0
     result = albert.finetune(train=table, dev=table, model=MODEL, label="sentiment", statistics_only=True)
-    assert result.reading.read.task.target == Choice(("a", "b"), "sentiment")
+    assert result.reading.read.task.target == SingleLabel(("a", "b"), "sentiment")
     (folder / "0.ann").write_text("T1\tPER 2 6\tAnna\n")
     assert "0.ann:1: 'Anna' is not at this place" in convert(folder, table).stderr
 
@@ -188,7 +188,7 @@ def test_options_without_any_option_of_the_command(tmp_path):
         {"question": f"{n}?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "AB"[n % 2]}
         for n in range(4)
     ]
-    assert isinstance(read(tmp_path / "a.jsonl", rows).task.target, Option)
+    assert isinstance(read(tmp_path / "a.jsonl", rows).task.target, MultipleChoice)
     stems = [
         {
             "question": {
@@ -199,7 +199,7 @@ def test_options_without_any_option_of_the_command(tmp_path):
         }
         for row in rows
     ]
-    assert isinstance(read(tmp_path / "b.jsonl", stems).task.target, Option)
+    assert isinstance(read(tmp_path / "b.jsonl", stems).task.target, MultipleChoice)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_label_in_each_of_several_columns(tmp_path):
     )
     found = read(tmp_path / "a.csv", table, label=("label_1", "label_2"))
     column = "label_1, label_2"
-    assert found.task.target == Labels(("a", "b", "c"), column)
+    assert found.task.target == MultiLabel(("a", "b", "c"), column)
     assert [row.fields[column] for row in found.tables["train"].rows][:2] == [("a",), ("b", "c")]
     with pytest.raises(DamagedData, match="2 labels"):
         read(tmp_path / "a.csv", table, label=("label_1", "label_2"), classes=True)

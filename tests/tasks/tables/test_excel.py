@@ -12,8 +12,8 @@ from tests.tasks.tables.test_wild import MODEL, WORDS, read
 
 import albert
 from albert.cli.main import run
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.regression import Score
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
 
 ROWS: list[tuple[str, str | int]] = [("text", "label"), *((text, n % 2) for n, text in enumerate(WORDS))]
 
@@ -104,7 +104,7 @@ def xls(rows: list) -> bytes:
 )
 def test_a_spreadsheet_is_read(name, content, tmp_path):
     found = read(tmp_path, name, content).read
-    assert found.task.target == Choice(("0", "1"), "label")  # whole numbers
+    assert found.task.target == SingleLabel(("0", "1"), "label")  # whole numbers
     rows = found.tables["train"].rows
     assert [row.fields["text"] for row in rows] == WORDS
     assert rows[0].where == f"{tmp_path / name}:2"
@@ -123,7 +123,7 @@ def test_numbers_dates_and_empty_cells(tmp_path):
     rows = [["text", "label", "when", "other"]]
     rows += [[f"text {n}", n / 2, day if n % 2 else day.replace(hour=3), None if n else True] for n in range(30)]
     found = read(tmp_path, "book.xlsx", xlsx(("Data", rows))).read
-    assert found.task.target == Score("label")
+    assert found.task.target == Regression("label")
     first, second = found.tables["train"].rows[:2]
     assert dict(first.fields) == {"text": "text 0", "label": "0", "when": "2024-01-02 03:00:00", "other": "true"}
     assert dict(second.fields) == {"text": "text 1", "label": "0.5", "when": "2024-01-02 00:00:00"}

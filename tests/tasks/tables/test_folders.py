@@ -9,7 +9,7 @@ import pytest
 import albert
 from albert.cli.main import run
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
-from albert.tasks.kinds.classification import Choice
+from albert.tasks.single_label import SingleLabel
 
 MODEL = Path(__file__).parents[3] / "models" / "tiny"
 TEXTS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]
@@ -46,7 +46,7 @@ def test_folder_for_each_label(tmp_path, ending):
     (folder / "pos" / f"9{ending}").write_text("")
     (folder / "pos" / f"8{ending}").write_bytes("schöne Grüße".encode("latin-1"))
     read = reading(folder).read
-    assert read.task.target == Choice(("neg", "pos"), "label")
+    assert read.task.target == SingleLabel(("neg", "pos"), "label")
     rows = read.tables["train"].rows
     assert [row.fields["text"] for row in rows] == [
         *TEXTS[::2],
@@ -112,7 +112,7 @@ def test_saved_data_sets(tmp_path):
     datasets.DatasetDict({"test": saved, "train": saved}).save_to_disk(tmp_path / "splits")
     for folder in (tmp_path / "saved", tmp_path / "splits" / "train"):
         read = reading(folder).read
-        assert read.task.target == Choice(("neg", "pos"), "label")
+        assert read.task.target == SingleLabel(("neg", "pos"), "label")
         assert [row.fields["text"] for row in read.tables["train"].rows] == TEXTS
     with pytest.raises(UsageError, match="splits/train"):
         reading(tmp_path / "splits")
@@ -135,7 +135,7 @@ def zipped(path: Path, **members: str) -> Path:
 def test_a_zip_with_one_table(tmp_path):
     path = zipped(tmp_path / "train.csv.zip", data__train_csv=CSV, README_md="about", MACOSX__x="")
     read = reading(path).read
-    assert read.task.target == Choice(("a", "b"), "label")
+    assert read.task.target == SingleLabel(("a", "b"), "label")
     assert "data/train.csv in the archive" in notes_of(read)
     assert read.tables["train"].rows[0].where.endswith("train.csv.zip/data/train.csv:2")
     with pytest.raises(UsageError, match=r"train\.csv, test\.csv"):

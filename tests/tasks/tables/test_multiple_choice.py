@@ -8,8 +8,8 @@ import pytest
 from tests.tasks.tables.test_wild import MODEL, lines, read
 
 import albert
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.span import Span
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.span import Span
 
 TEXTS = ("ship", "storm", "doctor")
 
@@ -78,7 +78,7 @@ def right(found) -> list[str]:
 )
 def test_a_multiple_choice_is_recognised_by_its_options(tmp_path, name, content):
     found = read(tmp_path, name, content).read
-    assert isinstance(found.task.target, Option)
+    assert isinstance(found.task.target, MultipleChoice)
     assert right(found) == [TEXTS[n % 3] for n in range(12)]
     assert any(item.what == "options" and item.instead == "--options" for item in found.inferred)
     found.check()

@@ -18,13 +18,12 @@ from albert.tables.table import Row, Rows
 from albert.tasks.custom import check_rows, read_task
 from albert.tasks.infer import hold_out_rows, sort_labels
 from albert.tasks.inputs import Single, Words
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.option_columns import infer_option_labels
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import (
     HeldOut,
@@ -34,6 +33,7 @@ from albert.tasks.table_task import (
     table_statistics,
     table_task_of,
 )
+from albert.tasks.tagging import TokenTagging
 
 
 def table(folder: Path, rows: list[dict], name: str = "train.jsonl") -> Path:
@@ -53,18 +53,18 @@ def read_labels(folder: Path, values: list, **settings):
 @pytest.mark.parametrize(
     ("values", "target"),
     [
-        ([1, 5, 3] * 9, Choice(("1", "3", "5"), "y")),
-        (["yes", "no"] * 3, Choice(("no", "yes"), "y")),
-        ([number / 7 for number in range(30)], Score("y")),
-        ([number * number for number in range(30)], Score("y")),
-        ([4.5, 1.25, 3.0, 2.5] * 9, Score("y")),
-        ([number / 4 for number in range(12)], Score("y")),
-        ([*range(18, 81)] * 3, Score("y")),
-        ([*range(1900, 2025)] * 3, Score("y")),
-        ([*range(400)] * 3, Score("y")),
-        ([*range(60)], Score("y")),
-        ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
-        (["b ;a c;", "", "a c"] * 2, Labels(("a c", "b"), "y", ";")),
+        ([1, 5, 3] * 9, SingleLabel(("1", "3", "5"), "y")),
+        (["yes", "no"] * 3, SingleLabel(("no", "yes"), "y")),
+        ([number / 7 for number in range(30)], Regression("y")),
+        ([number * number for number in range(30)], Regression("y")),
+        ([4.5, 1.25, 3.0, 2.5] * 9, Regression("y")),
+        ([number / 4 for number in range(12)], Regression("y")),
+        ([*range(18, 81)] * 3, Regression("y")),
+        ([*range(1900, 2025)] * 3, Regression("y")),
+        ([*range(400)] * 3, Regression("y")),
+        ([*range(60)], Regression("y")),
+        ([["a", "b"], [], ["b"]] * 2, MultiLabel(("a", "b"), "y")),
+        (["b ;a c;", "", "a c"] * 2, MultiLabel(("a c", "b"), "y", ";")),
     ],
 )
 def test_kind_is_inferred_from_labels(values, target, tmp_path):
@@ -79,15 +79,15 @@ def test_ambiguous_whole_numbers_are_refused(first, tmp_path):
     values = [*range(first, first + 91)] * 2
     with pytest.raises(UsageError, match="column 'y': holds every whole number.*; say --classes or --regression"):
         read_labels(tmp_path, values)
-    assert isinstance(read_labels(tmp_path, values, kind="classification").task.target, Choice)
-    assert read_labels(tmp_path, values, kind="regression").task.target == Score("y")
+    assert isinstance(read_labels(tmp_path, values, kind="classification").task.target, SingleLabel)
+    assert read_labels(tmp_path, values, kind="regression").task.target == Regression("y")
 
 
 def test_settings_override_inference(tmp_path):
     task = read_labels(tmp_path, [1, 2] * 3, kind="regression", metrics=("spearman",)).task
-    assert task.target == Score("y") and [metric.__name__ for metric in task.metrics] == ["spearman"]
+    assert task.target == Regression("y") and [metric.__name__ for metric in task.metrics] == ["spearman"]
     task = read_labels(tmp_path, [1, 2] * 3, labels=("2", "1"), label_names={"1": "bad", "2": "good"}).task
-    assert task.target == Choice(("2", "1"), "y", ("good", "bad"))
+    assert task.target == SingleLabel(("2", "1"), "y", ("good", "bad"))
 
 
 def test_tags_are_inferred(tmp_path):
@@ -95,9 +95,9 @@ def test_tags_are_inferred(tmp_path):
     path = table(tmp_path, rows)
     for names in ({"words": "w", "tags": "n"}, {"text": "w", "label": "n"}):
         task = read_task(TableTask(train=path, **names)).task
-        assert (task.inputs, task.target) == (Words("w"), Tags(("B-X", "O"), "n"))
+        assert (task.inputs, task.target) == (Words("w"), TokenTagging(("B-X", "O"), "n"))
     (tmp_path / "x.conll").write_text("a O\nship B-X\n\nit O\n")
-    assert read_task(TableTask(train=tmp_path / "x.conll")).task.target == Tags(("B-X", "O"), "tags")
+    assert read_task(TableTask(train=tmp_path / "x.conll")).task.target == TokenTagging(("B-X", "O"), "tags")
 
 
 def test_answers_are_located_and_counted(tmp_path):
@@ -137,12 +137,12 @@ def test_ambiguous_option_labels_are_refused(labels):
 def test_lists_of_options_become_columns(tmp_path):
     rows = [{"p": f"passage {n}", "o": ["red", f"blue {n}"], "l": n % 2} for n in range(6)]
     read = read_task(TableTask(train=table(tmp_path, rows), text="p", options=("o",), label="l"))
-    assert read.task.target == Option(("o[0]", "o[1]"), "l")
+    assert read.task.target == MultipleChoice(("o[0]", "o[1]"), "l")
     assert {row.fields["l"] for row in read.check().tables["train"].rows} == {"o[0]", "o[1]"}
     more = [{**row, "o": [*row["o"], "white"]} for row in rows]
     files = {"train": table(tmp_path, rows), "dev": table(tmp_path, more, "dev.jsonl")}
     read = read_task(TableTask(**files, text="p", options=("o",), label="l")).check()
-    assert read.task.target == Option(("o[0]", "o[1]", "o[2]"), "l")  # a question may have fewer
+    assert read.task.target == MultipleChoice(("o[0]", "o[1]", "o[2]"), "l")  # a question may have fewer
     path = table(tmp_path, [*rows[:5], {"p": "x", "o": ["a", ""], "l": 0}])
     with pytest.raises(DamagedData, match="fewer than two options"):
         read_task(TableTask(train=path, text="p", options=("o",), label="l"), hold_out=False).check()
@@ -156,7 +156,7 @@ def test_lists_of_options_become_columns(tmp_path):
 )
 def test_held_out_rows_are_deterministic_and_share_no_text(labels, seed, share, texts):
     rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
-    task = replace(DECLARED["sst-2"], inputs=Single("t"), target=Choice(("a", "b", "c"), "y"))
+    task = replace(DECLARED["sst-2"], inputs=Single("t"), target=SingleLabel(("a", "b", "c"), "y"))
     arguments = task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed)
     try:
         train, dev = hold_out_rows(*arguments)
@@ -225,7 +225,7 @@ def test_many_labels_are_numbered_once_not_for_every_row(tmp_path):
             return super().__iter__()
 
     read = read_labels(tmp_path, ["a", "b"] * 9)
-    check_rows(replace(read.task, target=Choice(Counted("ab"), "y")), read.tables["train"].rows)
+    check_rows(replace(read.task, target=SingleLabel(Counted("ab"), "y")), read.tables["train"].rows)
     assert Counted.passes == 1
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import albert
-from albert.tasks.kinds.choice import Option
-from albert.tasks.kinds.classification import Choice
-from albert.tasks.kinds.multi_label import Labels
-from albert.tasks.kinds.regression import Score
-from albert.tasks.kinds.span import Span
-from albert.tasks.kinds.tagging import Tags
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import SingleLabel
+from albert.tasks.span import Span
+from albert.tasks.tagging import TokenTagging
 
 MODEL = Path(__file__).parents[3] / "models" / "tiny"
 WORDS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]
@@ -54,9 +54,9 @@ CONLL_PLUS = "# global.columns = FORM UPOS CONLL:NER LEMMA\n" + "".join(
     for word in ("Anna", "Otto")
 )
 PARTS_OF_SPEECH = ("ADP", "PROPN")
-TWO, ONE_LABEL = Choice(("a", "b"), "label"), {"text": "text", "label": "label"}
-ROME = Tags(("B-place", "O"), "tags")
-ROME_OF_NER = Tags(("B-place", "O"), "CONLL:NER")
+TWO, ONE_LABEL = SingleLabel(("a", "b"), "label"), {"text": "text", "label": "label"}
+ROME = TokenTagging(("B-place", "O"), "tags")
+ROME_OF_NER = TokenTagging(("B-place", "O"), "CONLL:NER")
 SPANS = lines({"text": "Anna in Rome", "label": [[8, 12, "place"]]}, {"text": "It rains", "label": []})
 WORD_NUMBERS = [
     {"text": "Anna in Rome", "entities": [{"words": "2", "type": "place"}]},
@@ -102,7 +102,7 @@ CHOICES = lines(
             "d.csv",
             "text;label\n" + "".join(f"{w}, really;{n},{n}5\n" for n, w in enumerate(WORDS)),
             {"decimal": ","},
-            Score("label"),
+            Regression("label"),
             "separated by ';'",
         ),
         ("e.csv", 'text,label\n"a\nb, c",a\n"say ""no""",b\n', {}, TWO, None),
@@ -113,7 +113,7 @@ CHOICES = lines(
             "a.csv",
             "v1,v2,,,\n" + "".join(f"{'ab'[n % 2]},{w},,,\n" for n, w in enumerate(WORDS)),
             {"text": "v2", "label": "v1"},
-            Choice(("a", "b"), "v1"),
+            SingleLabel(("a", "b"), "v1"),
             "3 columns without a name are ignored",
         ),
         (
@@ -124,7 +124,13 @@ CHOICES = lines(
             "ignored",
         ),
         ("c.tsv", table("\t"), {"columns": ("text", "label")}, TWO, None),
-        ("d.tsv", table("\t"), {"no_header": True, "text": "1", "label": "2"}, Choice(("a", "b"), "column 2"), None),
+        (
+            "d.tsv",
+            table("\t"),
+            {"no_header": True, "text": "1", "label": "2"},
+            SingleLabel(("a", "b"), "column 2"),
+            None,
+        ),
         ("e.tsv", table("\t", "text", "label"), {"columns": ("text", "label")}, TWO, "it is not a row"),
         # A4: encodings
         ("a.csv", "text,label\nschöne Grüße,a\nein Übel,b\n".encode("cp1252"), {}, TWO, "read as cp1252"),
@@ -144,10 +150,10 @@ CHOICES = lines(
             "i.txt",
             "__label__a __label__b good film\n__label__b bad film\n",
             {},
-            Labels(("a", "b"), "label"),
+            MultiLabel(("a", "b"), "label"),
             "a label and",
         ),
-        ("j.any", "spam win it\nham no\n", {"format": "fasttext"}, Choice(("ham", "spam"), "label"), None),
+        ("j.any", "spam win it\nham no\n", {"format": "fasttext"}, SingleLabel(("ham", "spam"), "label"), None),
         # A6, A7: a table in .txt, quotes in tab-separated files
         ("a.txt", table("\t", "text", "label"), {}, TWO, "separated by a tab"),
         ("b.tsv", 'text\tlabel\n"He said ""no"""\ta\nyes\tb\n', {}, TWO, None),
@@ -158,15 +164,15 @@ CHOICES = lines(
             "a.jsonl",
             CHOICES,
             {"question": "question.stem", "options": "question.choices", "label": "answerKey"},
-            Option(tuple(f"question.choices.text[{n}]" for n in range(4)), "answerKey"),
+            MultipleChoice(tuple(f"question.choices.text[{n}]" for n in range(4)), "answerKey"),
             None,
         ),
         ("b.json", json.dumps(SQUAD), {}, Span(head="independent"), "SQuAD's layout"),
         # A11: tagged text
         ("a.conll", CONLL, {}, ROME, None),
         ("b.conll", NUMBERED, {}, ROME, "column 1 numbers the words"),
-        ("c.conllu", CONLLU, {}, Tags(("ADV", "PRON", "VERB"), "tags"), "the tags column 4 of 10"),
-        ("d.conllu", CONLLU, {"words": "2", "tags": "5"}, Tags(("PRP", "RB", "VBD"), "column 5"), None),
+        ("c.conllu", CONLLU, {}, TokenTagging(("ADV", "PRON", "VERB"), "tags"), "the tags column 4 of 10"),
+        ("d.conllu", CONLLU, {"words": "2", "tags": "5"}, TokenTagging(("PRP", "RB", "VBD"), "column 5"), None),
         ("e.conll", "word tag\n" + CONLL, {}, ROME, "line 1 holds the names of the columns"),
         ("f.conll", CONLL.replace(" ", "\t").replace("O\n", "O\t\n").replace("e\n", "e\t\n"), {}, ROME, None),
         ("g.conll", "-DOCSTART- O\n\n" + CONLL, {}, ROME, None),
@@ -179,48 +185,60 @@ CHOICES = lines(
             ROME_OF_NER,
             "the words are column 1 ('FORM')",
         ),
-        ("k.tsv", CONLL_PLUS, {"tags": "UPOS"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4 ('UPOS')"),
-        ("l.conllup", CONLL_PLUS, {"tags": "2"}, Tags(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4"),
-        ("m.conllup", CONLL_PLUS.replace("CONLL:NER", "MISC"), {}, Tags(PARTS_OF_SPEECH, "tags"), "column 2 of 4"),
+        (
+            "k.tsv",
+            CONLL_PLUS,
+            {"tags": "UPOS"},
+            TokenTagging(PARTS_OF_SPEECH, "UPOS"),
+            "the tags column 2 of 4 ('UPOS')",
+        ),
+        ("l.conllup", CONLL_PLUS, {"tags": "2"}, TokenTagging(PARTS_OF_SPEECH, "UPOS"), "the tags column 2 of 4"),
+        (
+            "m.conllup",
+            CONLL_PLUS.replace("CONLL:NER", "MISC"),
+            {},
+            TokenTagging(PARTS_OF_SPEECH, "tags"),
+            "column 2 of 4",
+        ),
         ("n.conll", CONLL_PLUS, {"columns": ("words", "pos", "tags")}, ROME, "column 3 of 4 ('tags')"),
         (
             "o.conll",
             CONLL_PLUS.partition("\n")[2],
             {"words": "column 1", "tags": "3"},
-            Tags(("B-place", "O"), "column 3"),
+            TokenTagging(("B-place", "O"), "column 3"),
             "the tags column 3 of 4",
         ),
-        ("p.conllu", CONLLU, {"tags": "XPOS"}, Tags(("PRP", "RB", "VBD"), "XPOS"), "column 5 of 10 ('XPOS')"),
+        ("p.conllu", CONLLU, {"tags": "XPOS"}, TokenTagging(("PRP", "RB", "VBD"), "XPOS"), "column 5 of 10 ('XPOS')"),
         # A12, A13: one word a row, marked parts
         (
             "a.csv",
             WORD_A_ROW,
             {"words": "Word", "tags": "Tag", "group": "Sentence #"},
-            Tags(("B-place", "O"), "Tag"),
+            TokenTagging(("B-place", "O"), "Tag"),
             "9 s",
         ),
         ("b.jsonl", SPANS, {}, ROME, "are read as a tag for each word"),
         # B2 to B4: several columns, vectors, lists as text
-        ("a.csv", COLUMNS, {"label": ["toxic", "rude"]}, Labels(("toxic", "rude"), "toxic, rude"), None),
+        ("a.csv", COLUMNS, {"label": ["toxic", "rude"]}, MultiLabel(("toxic", "rude"), "toxic, rude"), None),
         (
             "b.jsonl",
             lines(*({"text": w, "label": [n % 2, 0, 1 - n % 2]} for n, w in enumerate(WORDS))),
             {"labels": ("x", "y", "z")},
-            Choice(("x", "y", "z"), "label"),
+            SingleLabel(("x", "y", "z"), "label"),
             None,
         ),
         (
             "c.jsonl",
             lines(*({"text": w, "label": [1.0, 0.0, n % 2]} for n, w in enumerate(WORDS))),
             {"labels": ("x", "y", "z")},
-            Labels(("x", "y", "z"), "label"),
+            MultiLabel(("x", "y", "z"), "label"),
             None,
         ),
         (
             "d.csv",
             "text,label\n" + "".join(f"{w},\"['a', '{'ab'[n % 2]}']\"\n" for n, w in enumerate(WORDS)),
             {},
-            Labels(("a", "b"), "label"),
+            MultiLabel(("a", "b"), "label"),
             "written as text",
         ),
         (
@@ -235,21 +253,21 @@ CHOICES = lines(
             "a.csv",
             table(",", "text", "label", rows=[(w, f"{n % 3}_1") for n, w in enumerate(WORDS)]),
             {},
-            Choice(("0_1", "1_1", "2_1"), "label"),
+            SingleLabel(("0_1", "1_1", "2_1"), "label"),
             None,
         ),
         (
             "b.csv",
             table(",", "text", "label", rows=[(w, f"01{n % 2}") for n, w in enumerate(WORDS)]),
             {},
-            Choice(("010", "011"), "label"),
+            SingleLabel(("010", "011"), "label"),
             None,
         ),
         (
             "d.csv",
             table(",", "text", "label", rows=[(w, ("True", "true", "FALSE")[n % 3]) for n, w in enumerate(WORDS)]),
             {},
-            Choice(("FALSE", "True", "true"), "label"),
+            SingleLabel(("FALSE", "True", "true"), "label"),
             None,
         ),
         # B1, B10, B11
@@ -264,14 +282,14 @@ CHOICES = lines(
             "f.csv",
             table(",", "text", "label", rows=[(w, str(n % 2)) for n, w in enumerate(WORDS)]),
             {"label_names": ["0=no", "1=yes"]},
-            Choice(("0", "1"), "label", ("no", "yes")),
+            SingleLabel(("0", "1"), "label", ("no", "yes")),
             None,
         ),
         (
             "g.tsv",
             table("\t", "text", "label", rows=[(w, ("x,y", "x", "y")[n % 3]) for n, w in enumerate(WORDS)]),
             {"multi_label": True},
-            Labels(("x", "y"), "label", ","),
+            MultiLabel(("x", "y"), "label", ","),
             None,
         ),
     ],
@@ -428,7 +446,7 @@ def test_tagged_text_without_blank_lines(tmp_path):
     reading = read(tmp_path, "b.bio", path.read_text())
     assert any("all 100 words are one sentence" in note for note in reading.read.raw["train"].notes)
     as_table = {"format": "tsv", "delimiter": "space", "columns": ("A", "B"), "text": "A", "label": "B"}
-    assert read(tmp_path, "c.bio", path.read_text(), **as_table).read.task.target == Choice(("B-place", "O"), "B")
+    assert read(tmp_path, "c.bio", path.read_text(), **as_table).read.task.target == SingleLabel(("B-place", "O"), "B")
 
 
 def test_labels_of_both_files_are_equal_and_missing_ones_are_left_out_on_request(tmp_path):

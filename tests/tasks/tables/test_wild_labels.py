@@ -5,7 +5,7 @@ from tests.tasks.tables.test_wild import MODEL, WORDS, lines, read, table
 
 import albert
 from albert.cli.main import run
-from albert.tasks.kinds.regression import Score
+from albert.tasks.regression import Regression
 
 
 def reading_of(folder, name, content, **options):
@@ -32,7 +32,7 @@ def test_a_decimal_comma_is_named_once_and_kept_for_other_files(tmp_path):
     dev = table(";", "text", "label", rows=[("good film", "-3,5"), ("bad film", "4")])
     path = tmp_path / "train.csv"
     found = read(tmp_path, path.name, train, dev=dev, decimal=",").read
-    assert found.task.target == Score("label")
+    assert found.task.target == Regression("label")
     assert found.tables["train"].values("label")[:3] == ["0.05", "1.15", "2.25"]
     assert found.tables["dev"].values("label") == ["-3.5", "4"]
     output = tmp_path / "run"
@@ -60,7 +60,7 @@ def test_numbers_with_three_decimals_are_read_as_they_are(tmp_path):
 def test_ratings_with_fractions_are_numbers_however_few(tmp_path):
     rows = [(text, score) for text, score in zip(WORDS * 4, ["7.4", "7.5", "9.1"] * 8, strict=True)]
     found = read(tmp_path, "ratings.csv", table(",", "text", "label", rows=rows), text="text", label="label").read
-    assert found.task.target == Score("label")
+    assert found.task.target == Regression("label")
 
 
 @pytest.mark.parametrize("none", ["-", "?", "-1"])

@@ -1,6 +1,6 @@
 """Question answering: the spans of a context that best answer a question.
 
-A long context is read in overlapping windows, as in training (`albert.tasks.kinds.span`). A model that was trained with
+A long context is read in overlapping windows, as in training (`albert.tasks.span`). A model that was trained with
 unanswerable questions gives an empty answer where its threshold decides so."""
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
     from albert.inference.predictor import Predictor
     from albert.tasks.answers import NullThreshold
-    from albert.tasks.kinds.span import Answers
+    from albert.tasks.span import Answers
 
 QUESTIONS = Lengths(384, 64, 128)
 """Of the paper's recipe for SQuAD (Table 14)."""
@@ -175,7 +175,7 @@ def find_answers(
     threshold, which decides whether that comes first.
     """
     from albert.tasks.examples import Example
-    from albert.tasks.kinds.span import best_answers, span_features
+    from albert.tasks.span import best_answers, span_features
 
     predictor.require(ANSWER)
     check_pairs("contexts", contexts, "questions", questions)
@@ -205,7 +205,7 @@ def find_answers(
 
 def _ranked(answers: "Answers", threshold: "NullThreshold | None") -> list[Span]:
     """The spans and, if there is a threshold, no answer; the first is the one that the threshold decides for."""
-    from albert.tasks.kinds.span import decide
+    from albert.tasks.span import decide
 
     spans: list[Span] = [
         {"score": span.probability, "start": span.start, "end": span.end, "answer": span.text}

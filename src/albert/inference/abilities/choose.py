@@ -1,7 +1,7 @@
 """Multiple choice: which of the options fits a context and a question.
 
 Each option becomes a sequence, `[CLS] context [SEP] question option [SEP]`, as in training
-(`albert.tasks.kinds.choice`); the head gives a score to each, and the scores of a question's options compete."""
+(`albert.tasks.multiple_choice`); the head gives a score to each, and the scores of a question's options compete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -161,8 +161,8 @@ def rank_options(
     questions: Sequence[str] | None = None,
 ) -> list[list[RankedOption]]:
     """What `Predictor.choose_batch` gives; without questions they are empty."""
-    from albert.tasks.kinds.base import softmax
-    from albert.tasks.kinds.choice import join_option, question_with_option
+    from albert.tasks.multiple_choice import join_option, question_with_option
+    from albert.tasks.task import softmax
 
     predictor.require(CHOOSE)
     check_texts("contexts", contexts)

@@ -1,6 +1,6 @@
 """Word tagging: the label of every word of a text, such as a part of speech or a named entity.
 
-A word gets the label of its first piece, as in training (`albert.tasks.kinds.tagging`; Devlin et al. 2019, §5.3). Long
+A word gets the label of its first piece, as in training (`albert.tasks.tagging`; Devlin et al. 2019, §5.3). Long
 texts are read in overlapping windows; a word's label comes from the window where it has most context."""
 
 from collections.abc import Sequence
@@ -127,8 +127,8 @@ def tag_texts(predictor: "Predictor", texts: Sequence[str]) -> list[list[WordInT
 
 def tag_sentences(predictor: "Predictor", sentences: Sequence[Sequence[str]]) -> list[list[TaggedWord]]:
     """What `Predictor.tag_sentences` gives: every word has an entry, even one without a piece of its own."""
-    from albert.tasks.kinds.base import softmax
-    from albert.tasks.kinds.tagging import tag_features
+    from albert.tasks.tagging import tag_features
+    from albert.tasks.task import softmax
 
     predictor.require(TAG)
     check_lists("sentences", sentences)

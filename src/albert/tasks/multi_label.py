@@ -12,15 +12,15 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets, text_features
-from albert.tasks.kinds.base import Labelled, Predictions, hold_out_examples, label_id, object_file
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Labelled, Predictions, hold_out_examples, label_id, object_file
 from albert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Labels(Labelled):
+class MultiLabel(Labelled):
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
     `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored,

@@ -30,8 +30,8 @@ from albert.tasks.answers import (
 from albert.tasks.error_analysis import calibration, most_confident, text_of
 from albert.tasks.examples import Example, Features, Sequences, best_windows, cut_windows, join_sequences
 from albert.tasks.inputs import Inputs, PairEncoding
-from albert.tasks.kinds.base import Predictions, Target, object_file
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Predictions, Task, object_file
 from albert.text.tokenizer import Tokenizer
 
 COUNTED = (
@@ -57,7 +57,7 @@ end logits, both at [CLS] for no answer (question answering in transformers)."""
 
 
 @dataclass(frozen=True)
-class Span(Target):
+class Span(Task):
     """A part of the context; `may_be_absent` if a question may have no answer."""
 
     may_be_absent: bool = False

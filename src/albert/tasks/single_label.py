@@ -11,7 +11,9 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features, text_features
-from albert.tasks.kinds.base import (
+from albert.tasks.metrics import Metric
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import (
     Labelled,
     Predictions,
     class_predictions,
@@ -23,13 +25,11 @@ from albert.tasks.kinds.base import (
     solve_classes,
     table_file,
 )
-from albert.tasks.metrics import Metric
-from albert.tasks.recipe import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Choice(Labelled):
+class SingleLabel(Labelled):
     """One of several classes. `labels` are the values of `column`, in the order of their ids.
 
     `names` are readable names for labels that are digits in the files; a model directory shows the names.

@@ -15,9 +15,9 @@ from albert.tables.fields import as_number
 from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, text_of
 from albert.tasks.examples import Example, Features, text_features
-from albert.tasks.kinds.base import Predictions, Target, table_file
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Predictions, Task, table_file
 from albert.text.tokenizer import Tokenizer
 
 MAX_NUMBER = 3.4e38
@@ -25,7 +25,7 @@ MAX_NUMBER = 3.4e38
 
 
 @dataclass(frozen=True)
-class Score(Target):
+class Regression(Task):
     """A number (regression); values outside `low`..`high` are errors in the data, None is no limit."""
 
     column: str

@@ -27,17 +27,6 @@ from albert.tasks.examples import (
     join_sequences,
 )
 from albert.tasks.inputs import PairEncoding
-from albert.tasks.kinds.base import (
-    Labelled,
-    Predictions,
-    cross_entropy,
-    held_out_cross_entropy,
-    hold_out_examples,
-    label_id,
-    object_file,
-    softmax,
-    solve_classes,
-)
 from albert.tasks.metrics import (
     OUTSIDE,
     Metric,
@@ -48,6 +37,17 @@ from albert.tasks.metrics import (
     runs_of,
 )
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import (
+    Labelled,
+    Predictions,
+    cross_entropy,
+    held_out_cross_entropy,
+    hold_out_examples,
+    label_id,
+    object_file,
+    softmax,
+    solve_classes,
+)
 from albert.text.tokenizer import Tokenizer
 
 MAX_SHIFT = 3.0
@@ -85,7 +85,7 @@ class OutsideShift:
 
 
 @dataclass(frozen=True)
-class Tags(Labelled):
+class TokenTagging(Labelled):
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
     `column` holds a list with a tag for each word, or a text with whitespace between tags. `names` are readable names

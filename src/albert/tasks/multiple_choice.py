@@ -17,9 +17,10 @@ from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features, join_sequences
 from albert.tasks.inputs import Inputs, PairEncoding
-from albert.tasks.kinds.base import (
+from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import (
     Predictions,
-    Target,
+    Task,
     class_predictions,
     cross_entropy,
     label_id,
@@ -27,7 +28,6 @@ from albert.tasks.kinds.base import (
     object_file,
     softmax,
 )
-from albert.tasks.recipe import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 
 OPTION_LABELS = "(option labels)"
@@ -47,7 +47,7 @@ def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], 
 
 
 @dataclass(frozen=True)
-class Option(Target):
+class MultipleChoice(Task):
     """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
     right one's column. A question may have fewer options: the others are absent.
     """

@@ -171,7 +171,7 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         ("evaluate --model MODEL", (2,), "your own file needs --dev, --text, --label"),
         ("evaluate pretraining --model MODEL", (2,), "--data: is missing"),
         ("evaluate sst-2 --model PAIRS --data DATA", (78,), "compares two texts"),
-        ("predict PAIRS --classify ship", (2,), "this model compares two texts"),
+        ("predict PAIRS --classify ship", (2,), "was trained on pairs of texts"),
         # Pairs of texts.
         (f"{SST2_RUN} --encode-pairs separately", (78,), "needs pairs of texts, sst-2 has none"),
         (

@@ -260,7 +260,8 @@ def test_run_never_ends_below_its_own_probe(classes, start, tmp_path, interrupte
     assert len(later) == 3 and max(later) < probe["accuracy"]  # so large a rate destroys the model
     assert whole.scores == probe
     selection = whole.report["selection"]
-    assert (selection["step"], selection["evaluations"]) == (0, 4)
+    assert (selection["step"], selection["evaluations"]) == (0, 3)
+    assert "the best of 3 evaluations and the head solved before them by accuracy" in selection["note"]
     assert "which fine-tuning did not improve" in selection["note"]
     assert evaluate_directory(task, str(tmp_path / "whole"), Path(), device="cpu").scores == probe
     assert whole.report["advice"] is not None and "frozen" not in whole.report["advice"].partition(":")[2]

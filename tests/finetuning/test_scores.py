@@ -142,11 +142,12 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     rows = "".join(f"it was {word} {n},{n // 2 % 2}\n" for n, word in enumerate(("good", "fine", "bad", "long") * 10))
     (tmp_path / "my.csv").write_text("review,poor\n" + rows)
     command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
-    command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4"]
+    command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--epochs", "1", "--batch-size", "8"]
     command += ["--max-length", "32", "--device", "cpu", "--no-solve-head"]
     assert run([*command, "--output", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
-    figures = "learning rate 1e-09, batch size 4, 1 epochs of 36 examples: 9 updates; at most 32 tokens, fp32 on cpu"
+    figures = "learning rate 1e-09, batch size 8, 1 epoch of 36 examples: 4 updates; at most 32 tokens, fp32 on cpu"
+    assert "4 steps over 36 of 36 training rows (1 epoch) in " in out  # 0.89 epochs of whole batches
     assert figures in out and out.index(figures) < out.index("selection")
     report = read_json_object(tmp_path / "run/results.json")
     linear = report["linear_baseline"]
@@ -166,7 +167,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert f"scores computed in bf16; {others}" in capsys.readouterr().out
     assert run(["sweep", *command[1:], "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
-    assert out.count("9 updates") == 1 and "median: accuracy" in out and LINEAR in out
+    assert out.count("4 updates") == 1 and "median: accuracy" in out and LINEAR in out
     assert read_json_object(tmp_path / "seeds/summary.json")["linear_baseline"]["scores"] == linear["scores"]
 
 

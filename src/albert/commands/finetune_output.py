@@ -37,7 +37,7 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
-from albert.runtime.words import counted
+from albert.runtime.words import counted, in_epochs
 from albert.tables.fields import as_number
 from albert.tables.table import Field, Rows
 from albert.tasks.custom import ReadTask
@@ -249,7 +249,8 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
     console.print(
         f"learning rate {figures['learning_rate']:.3g}{why}, batch size {figures['batch_size']:,}, "
-        f"{figures['epochs']:.3g} epochs of {figures['examples']:,} examples: {figures['steps']:,} updates; "
+        f"{in_epochs(figures['epochs'])} of {counted(figures['examples'], 'examples')}: "
+        f"{counted(figures['steps'], 'updates')}; "
         f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}{workers}"
     )
     console.file.flush()
@@ -278,7 +279,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
     examples = "texts" if report["task"] == "vectors" else "pairs"
     rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} {examples}"
-    done = f"{training['steps']:,} steps over {training['examples']:,} of {rows} ({training['epochs']:.3g} epochs)"
+    steps = counted(training["steps"], "steps")
+    done = f"{steps} over {training['examples']:,} of {rows} ({in_epochs(training['epochs'])})"
     seconds = training["seconds"]
     if report.get("settings", {}).get("frozen"):
         done = f"head solved on {training['examples']:,} of {rows}"

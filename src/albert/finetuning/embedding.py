@@ -96,7 +96,7 @@ class EmbeddingWork(FinetuningWork):
         """Updates, epochs and speed, for the report."""
         return {
             "steps": training.steps,
-            "epochs": training.steps * self.plan.recipe.batch_size / self.plan.examples,
+            "epochs": self.plan.epochs_of(training.steps),
             "seconds": training.seconds,
             "tokens_per_second": training.tokens_per_second,
         }

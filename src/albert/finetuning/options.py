@@ -83,6 +83,10 @@ class LearningPlan:
     epochs: float
     rate_factor: float
 
+    def epochs_of(self, updates: int) -> float:
+        """The epochs of so many updates of the run."""
+        return self.epochs * updates / self.updates if self.updates else 0.0
+
     def figures(self, learning_rate: float, precision: str, device: str, workers: int = 1) -> dict[str, Any]:
         """How a run trains: `learning_rate` (peak), `rate_factor` (by which the recipe's rate was multiplied for the
         model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` (tokens), `precision`,
@@ -151,9 +155,18 @@ def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n
         examples=examples,
         updates=updates,
         warmup_updates=round(recipe.warmup_share * updates),
-        epochs=updates * recipe.batch_size / examples,
+        epochs=_planned_epochs(recipe, updates, examples),
         rate_factor=factor,
     )
+
+
+def _planned_epochs(recipe: TaskRecipe, updates: int, examples: int) -> float:
+    """The epochs that the recipe asks for, where only rounding to whole updates keeps the run from them; else those
+    that the updates are."""
+    seen = updates * recipe.batch_size
+    if recipe.epochs is not None and abs(seen - recipe.epochs * examples) <= recipe.batch_size / 2:
+        return recipe.epochs
+    return seen / examples
 
 
 def evaluation_interval(plan: LearningPlan, dev_examples: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from albert.finetuning.evaluation import FROZEN, MAJORITY, format_score, run_notes
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_journal, read_versioned
+from albert.runtime.words import counted, in_epochs
 from albert.tasks.declared import UNNAMED
 from albert.training.run_folder import RESULTS_NAME, RunFolder
 
@@ -40,7 +41,7 @@ def report_page(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
     examples = results["evaluation"]["examples"]
     summary = f"{training['examples']:,} training rows, {examples:,} rows of the development set"
     if training["steps"]:
-        summary += f", {training['steps']:,} updates ({training['epochs']:.3g} epochs)"
+        summary += f", {counted(training['steps'], 'updates')} ({in_epochs(training['epochs'])})"
     parts = [f"<h1>Fine-tuning on {_text(task)}</h1>", f"<p>{_text(summary)}, from {_text(results['start'])}.</p>"]
     parts += [f'<p class="advice">{_text(line)}</p>' for line in advice_lines(results)]
     parts += _scores(results)

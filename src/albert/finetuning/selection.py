@@ -15,6 +15,7 @@ import torch
 
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.json_files import read_journal, read_versioned, save_versioned
+from albert.runtime.words import counted
 from albert.tasks.inputs import PairEncoding
 from albert.tasks.metrics import is_better
 from albert.tasks.task import Task
@@ -141,6 +142,7 @@ def describe_selection(
     note = rule
     if by == "best":
         records = [record for record in read_journal(journal) if record["event"] == "evaluation"]
+        evaluations = len(records)
         candidates = [(record["step"], record.get(metric)) for record in records]
         if probe is not None:
             candidates = [(0, probe.get(metric)), *candidates]
@@ -149,12 +151,14 @@ def describe_selection(
             if _takes_the_place(metric, score, best, best_is_probe=probe is not None and step == 0):
                 step = at
                 best = score
-        evaluations = len(candidates)
+        also = "" if probe is None else " and the head solved before them"
         rule = (
-            f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
-            "that is chosen on the set it is reported on is somewhat high"
+            f"selection: the best of {counted(evaluations, 'evaluations')}{also} by {metric} on the development set; "
+            "a score that is chosen on the set it is reported on is somewhat high"
         )
         note = f"{rule} (step {step:,})"
-        if step == 0:
-            note = f"{rule} (step 0: the head solved on frozen features, which fine-tuning did not improve)"
+        if len(candidates) == 1:
+            rule = note = "selection: the model after the last step, the only one that was scored"
+        elif step == 0:
+            note = f"{rule} (step 0: the head solved on the frozen model, which fine-tuning did not improve)"
     return {"by": by, "metric": metric, "step": step, "evaluations": evaluations, "rule": rule, "note": note}

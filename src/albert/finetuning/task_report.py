@@ -22,6 +22,7 @@ from albert.finetuning.selection import describe_selection, development_curve, d
 from albert.finetuning.task_work import TaskWork
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
+from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import UNNAMED
 from albert.tasks.infer import similar_labels
@@ -49,7 +50,8 @@ def task_report(
     linear = work.scorer.linear_baseline(balanced=settings.class_weights is not None)
     training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
     n_trained = training.steps * batches.batch_size
-    step = _next_step(work, evaluation, training_scores, n_trained / batches.n_examples)
+    epochs = work.plan.epochs_of(training.steps)
+    step = _next_step(work, evaluation, training_scores, epochs)
     n_evaluated = len(evaluation.predictions)
     notes = [*_notes(work), *evaluation.notes]
     dev = work.scorer.dev_split.examples
@@ -82,7 +84,7 @@ def task_report(
             "sequences": len(batches.sequences),
             "windows_left_out": len(split.features.sequences) - len(batches.sequences),
             "steps": training.steps,
-            "epochs": n_trained / batches.n_examples,
+            "epochs": epochs,
             "seconds": training.seconds,
             "sequences_per_second": (
                 n_trained * len(batches.sequences) / batches.n_examples / training.seconds if training.seconds else None
@@ -136,7 +138,9 @@ def task_card(
     frozen = None if report["frozen_head"] is None or work.settings.frozen else report["frozen_head"]["scores"]
     data_lines = [report["selection"]["note"], *counts_of_rows(report)]
     if examples:
-        data_lines.append(f"examples.json holds {len(examples)} rows of the development set, without labels")
+        data_lines.append(
+            f"examples.json holds {counted(len(examples), 'rows')} of the development set, without labels"
+        )
     head = sum(p.numel() for n, p in work.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)

@@ -8,3 +8,9 @@ def counted(count: int, what: str) -> str:
         colon = ":" if first.endswith(":") else ""
         first = first.removesuffix(colon).removesuffix("s") + colon
     return f"{count:,} {first}{blank}{rest}"
+
+
+def in_epochs(epochs: float) -> str:
+    """A number of epochs in three digits: `1 epoch`, `2.25 epochs`."""
+    shown = f"{epochs:.3g}"
+    return f"{shown} epoch" if shown == "1" else f"{shown} epochs"

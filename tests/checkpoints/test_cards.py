@@ -4,6 +4,7 @@ compared with albert. For every head, family and command that writes a model."""
 import json
 import random
 import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -269,11 +270,52 @@ def test_the_card_of_an_onnx_file_gives_the_numbers_of_the_model(make, family, h
     source = make(family, head)
     assert run(["export", "onnx", str(source), "--output", str(tmp_path / "onnx")]) == 0
     rows = printed_by(tmp_path / "onnx", monkeypatch)
-    if head == "vectors":
-        texts = json.loads(re.findall(r"texts = (.*)", code_of(tmp_path / "onnx"))[0])
-        close(rows[0][0], albert.load(source, precision="fp32").embed(texts))
-    else:
-        assert [name for name, _ in rows] == {"a span": ["start_logits", "end_logits"]}.get(head, ["logits"])
+    code = code_of(tmp_path / "onnx")
+    model = albert.load(source, precision="fp32")
+
+    def literals(pattern):
+        found = re.search(pattern, code, re.MULTILINE)
+        assert found is not None, code
+        return json.loads(f"[{found[1]}]")
+
+    match head:
+        case "vectors":
+            close(rows[0][0], model.embed(*literals(r"texts = (.*)")))
+            return
+        case "tags":
+            expected = model.tag_sentences([literals(r"words = (.*)\.split")[0].split()])[0]
+            expected = [(each["word"], each["entity"], each["score"]) for each in expected]
+        case "options":
+            (context,) = literals(r"tokenizer\(\[(.*)\] \*")
+            ranked = model.choose(context, *literals(r"options = (.*)"))
+            assert rows[0][0] == ranked[0]["option"]
+            close(rows[0][1], [each["score"] for each in sorted(ranked, key=lambda each: each["index"])])
+            return
+        case "a span":
+            answer = model.answer(*literals(r"^question = (.*)$"), *literals(r"^context = (.*)$"))
+            expected = [(answer["answer"], answer["score"])]
+        case "masks":
+            filled = model.fill_mask(*literals(r'tokenizer\((".*"), return'))
+            expected = [(each["token_str"].strip(), each["score"]) for each in filled]
+            rows = [(piece.strip(), score) for piece, score in rows]
+        case _:
+            expected = [
+                (each["label"], each["score"]) for each in model.classify(*literals(r'tokenizer\((".*"), trunc'))
+            ]
+    assert [row[:-1] for row in rows] == [row[:-1] for row in expected]
+    close([row[-1] for row in rows], [row[-1] for row in expected])
+
+
+def test_cards_of_copies_have_the_first_row_of_the_models_examples(make, tmp_path, monkeypatch):
+    source = make("albert", "one label")
+    row = {"text": "the storm at sea", "pair": "high waves"}
+    (source / "examples.json").write_text(json.dumps({"examples": [row, {"text": "a boat"}]}))
+    for command in ("quantize", "export onnx", "export sentence-transformers"):
+        path = tmp_path / command.replace(" ", "-")
+        assert run([*command.split(), str(source), "--output", str(path)]) == 0
+        assert json.dumps(row["text"]) in code_of(path) and json.dumps(row["pair"]) in code_of(path)
+        if command != "export sentence-transformers":
+            assert printed_by(path, monkeypatch)
 
 
 # ---- sentence-transformers -------------------------------------------------------------------------------------------
@@ -378,7 +420,7 @@ def test_the_export_is_in_float32_whatever_the_model_is_in(encoder, tmp_path):
 @pytest.mark.parametrize("activation", ["Identity", "Sigmoid"])
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
 def test_a_cross_encoder_is_read_by_sentence_transformers_unless_the_pipeline_gives_its_score(
-    make, family, activation, tmp_path, monkeypatch
+    make, family, activation, tmp_path, monkeypatch, capsys
 ):
     source = make(family, "a cross-encoder")
     config = json.loads((source / "config.json").read_text())
@@ -387,6 +429,8 @@ def test_a_cross_encoder_is_read_by_sentence_transformers_unless_the_pipeline_gi
         config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     (source / "config.json").write_text(json.dumps(config))
     assert run(["convert", str(source), "--output", str(tmp_path / "copy")]) == 0
+    (following,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: albert ")]
+    assert run(shlex.split(following)[2:]) == 0  # what it proposes is not refused
     library = "sentence-transformers" if activation == "Identity" else "transformers"
     check_card(tmp_path / "copy", monkeypatch, library)
 

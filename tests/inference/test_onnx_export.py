@@ -208,7 +208,8 @@ def test_example_on_the_card_runs(saved, tmp_path, capsys):
     card = (tmp_path / "onnx/README.md").read_text()
     example = card.split("```python\n")[1].split("```")[0].replace("path/to/this/directory", str(tmp_path / "onnx"))
     exec(compile(example, "card", "exec"), {})
-    assert "logits (2, 3)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert all(label in out for label in albert.load(directory).labels)
 
 
 def test_missing_extra_is_named(saved, tmp_path, monkeypatch, capsys):

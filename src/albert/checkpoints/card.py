@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import huggingface_hub  # loads its parts when they are used
 
-from albert.checkpoints.cross_encoders import score_activation
+from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import name_of, root_of
 from albert.checkpoints.sentence_transformers import POOLED, sentence_vectors_of
 from albert.model.config import AlbertConfig
@@ -282,7 +282,8 @@ def _example_values(card: Card, model: WrittenModel) -> dict[str, str]:
     row = card.example
     text = row.get("text") or row.get("context") or "The letter was written by Ada."
     pair = row.get("pair")
-    if not pair and (model.architecture == "AlbertForPairClassification" or _is_cross_encoder(model)):
+    is_of_pairs = model.architecture == "AlbertForPairClassification" or ACTIVATION_KEY in model.extra
+    if not pair and (is_of_pairs or _is_cross_encoder(model)):
         pair = "Somebody wrote a letter."
     masked = card.question or "The capital of France is [MASK]."
     options = row.get("options", "It was written by Ada.\nIt was written by nobody.").split("\n")

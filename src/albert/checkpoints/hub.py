@@ -388,7 +388,7 @@ def push_model(
     if MANIFEST_NAME in files:
         verify_directory(directory)
     pushed = PushedModel(
-        repository, f"{constants.ENDPOINT}/{repository}", files, _example_rows(directory), uploaded=not dry_run
+        repository, f"{constants.ENDPOINT}/{repository}", files, tuple(example_rows(directory)), uploaded=not dry_run
     )
     if dry_run:
         return pushed
@@ -417,8 +417,14 @@ def push_model(
     return pushed
 
 
-def _example_rows(directory: Path) -> tuple[dict[str, Any], ...]:
-    """The rows in a model's `examples.json`, if it has any."""
+def example_rows(directory: Path) -> list[dict[str, str]]:
+    """The rows of texts in a model's `examples.json`, if it has any."""
     path = directory / EXAMPLES_NAME
     rows = read_json_object(path).get("examples") if path.is_file() else None
-    return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+    valid = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [row for row in valid if all(isinstance(text, str) for text in row.values())]
+
+
+def first_example(directory: Path) -> dict[str, str]:
+    """The first row in a model's `examples.json`, for cards; empty without one."""
+    return next(iter(example_rows(directory)), {})

@@ -70,6 +70,8 @@ def convert(
         import torch
 
         from albert.checkpoints import convert as conversions
+        from albert.checkpoints.model_directory import read_config
+        from albert.inference.predictor import trained_on_pairs
 
     overrides = {
         "hidden_act": hidden_act,
@@ -91,6 +93,8 @@ def convert(
     conversion = conversions.convert(source, output, options, replace)
     target = shlex.quote(str(output))
     flags = EXAMPLE_FLAGS.get(conversion.source.architecture)
+    if flags == EXAMPLE_FLAGS["AlbertForSequenceClassification"] and trained_on_pairs(output, read_config(output)[1]):
+        flags += ' --pair "I liked it."'
     following = f"predict {target} {flags}" if flags and conversion.tokenizer else f"info {target}"
     table = key_value_table("albert convert", rows(conversion, output))
     print_lines(open_console(), table, next_line(following))

@@ -22,7 +22,7 @@ def quantize(model: str, *, output: Path, revision: str | None = None, replace: 
         output: The directory to write.
     """
     with imports():
-        from albert.inference.int8 import quantize_directory
+        from albert.inference.int8 import quantize_directory, typical_change
 
     result = quantize_directory(model, output, revision=revision, replace=replace)
     share = result.bytes_after / result.bytes_before
@@ -31,8 +31,8 @@ def quantize(model: str, *, output: Path, revision: str | None = None, replace: 
         "weights": f"{bytes_of(result.bytes_after)}, {share:.1%} of {bytes_of(result.bytes_before)}",
     }
     for name, largest in result.moved.largest.items():
-        relative = f"{result.moved.relative[name]:.2%} of its spread (RMS)"
-        values[f"change of {name}"] = f"at most {largest:.3g} over random tokens, {relative}"
+        typical = typical_change(result.moved.relative[name])
+        values[f"change of {name}"] = f"by {largest:.3g} at most over random tokens, {typical}"
     values["written"] = output
     following = next_line(f"info {shlex.quote(str(output))}")
     print_lines(open_console(), key_value_table("albert quantize", values), following)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from albert.checkpoints import loading
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import activation_keys
-from albert.checkpoints.hub import copy_examples, copy_task, find_model, name_of
+from albert.checkpoints.hub import copy_examples, copy_task, find_model, first_example, name_of
 from albert.checkpoints.huggingface import written_num_labels
 from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
@@ -88,6 +88,11 @@ class OutputDifferences(NamedTuple):
 
     largest: dict[str, float]
     relative: dict[str, float]
+
+
+def typical_change(relative: float) -> str:
+    """The root mean square of the differences in proportion to the standard deviation of an output, in words."""
+    return f"typically by {relative:.2%} of how much it varies itself"
 
 
 def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> OutputDifferences:
@@ -193,7 +198,7 @@ def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], in
 
 def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: Path, report: QuantizationReport) -> str:
     differences = ", ".join(
-        f"{output} by {largest:.3g} at most, by {report.moved.relative[output]:.2%} of its spread (RMS)"
+        f"{output} by {largest:.3g} at most, {typical_change(report.moved.relative[output])}"
         for output, largest in report.moved.largest.items()
     )
     opened = model.opened
@@ -213,6 +218,7 @@ def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: P
             "measures the effect on a task's score.",
             "transformers cannot open this directory: it finds no weights that it knows.",
         ),
+        example=first_example(source),
         base=base_of(source),
         base_relation="quantized",
         library="albert",

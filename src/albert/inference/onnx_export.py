@@ -22,7 +22,7 @@ from torch import nn
 from albert import __version__
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import activation_keys, score_activation
-from albert.checkpoints.hub import find_model, name_of
+from albert.checkpoints.hub import find_model, first_example, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind, written_num_labels
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.model_directory import (
@@ -151,14 +151,22 @@ def onnx_card(
         base=base_of(directory),
         base_relation="quantized" if report.precision == "int8" else None,
         library="onnx",
-        use=_use(report, tokenizer is not None),
+        example=first_example(directory),
+        use=_use(report, trained, tokenizer is not None),
     )
     architecture = ARCHITECTURES[MODELS[report.kind]]
     outputs = written_num_labels(architecture, trained.opened.model.state_dict())
     return model_card(card, written_model(architecture, trained.opened.config, outputs, tokenizer, extra))
 
 
+_SEVERAL_LABELS = "multi_label_classification"
 _WITH_LABELS: tuple[Kind, ...] = ("classification", "pair_classification", "token_classification", "multiple_choice")
+
+
+def _labels_of(trained: TrainedModel) -> list[str]:
+    """The names of a classifier's outputs, in their order."""
+    model: Any = trained.opened.model
+    return label_names(trained.opened.extra, model.classifier.out_features)
 
 
 def _meaning_of_logits(trained: TrainedModel) -> str:
@@ -166,11 +174,11 @@ def _meaning_of_logits(trained: TrainedModel) -> str:
     opened = trained.opened
     if trained.kind == "multiple_choice":
         return "one number for each option; their softmax is the probability of each"
-    model: Any = opened.model
-    labels = label_names(opened.extra, model.classifier.out_features)
-    problem_type = opened.extra.get("problem_type")
-    if problem_type == "multi_label_classification":
-        return f"{', '.join(labels)}, in this order; the sigmoid of each is its probability"
+    labels = _labels_of(trained)
+    if opened.extra.get("problem_type") == _SEVERAL_LABELS:
+        threshold = opened.extra.get("label_threshold")
+        predicted = f", and {threshold:g} is the least at which it is predicted" if isinstance(threshold, float) else ""
+        return f"{', '.join(labels)}, in this order; the sigmoid of each is its probability{predicted}"
     if len(labels) == 1:
         activation = score_activation(opened.extra)
         if activation == "Identity":
@@ -179,13 +187,34 @@ def _meaning_of_logits(trained: TrainedModel) -> str:
     return f"{', '.join(labels)}, in this order; their softmax is the probability of each"
 
 
-def _use(report: ExportReport, has_tokenizer: bool) -> str:
+_STEPS: dict[Kind, str] = {
+    "classification": "classify",
+    "token_classification": "tag",
+    "multiple_choice": "choose",
+    "question_answering": "answer",
+    "masked_lm": "fill_mask",
+    "pretraining": "fill_mask",
+}
+"""Kind of model -> how the card's example makes answers of the file's outputs; others print their shapes."""
+
+
+def _use(report: ExportReport, trained: TrainedModel, has_tokenizer: bool) -> str:
     """How to run the file."""
     if not has_tokenizer:
         return _TEXTS["use_without_tokenizer"]
     if report.vectors is None:
-        rows = "inputs[each.name][None]" if "choices" in report.input_axes else "inputs[each.name]"
-        return _TEXTS["use"].replace("{rows}", rows)
+        labels: list[str] = []
+        scores = "softmax"
+        if trained.kind in ("classification", "token_classification"):
+            labels = _labels_of(trained)
+        if trained.kind == "classification" and trained.opened.extra.get("problem_type") == _SEVERAL_LABELS:
+            scores = "Sigmoid"
+        elif trained.kind == "classification" and len(labels) == 1:
+            scores = score_activation(trained.opened.extra)
+        key = _STEPS.get(trained.kind, "shapes") if scores in _TEXTS["scores"] else "shapes"
+        steps = _TEXTS["steps"][key].strip().replace("{labels}", json.dumps(labels, ensure_ascii=False))
+        steps = steps.replace("{scores}", _TEXTS["scores"].get(scores, "").strip())
+        return _TEXTS["use"].replace("{steps}", steps)
     own = report.vectors
     texts = (
         _EXAMPLE_TEXTS if own.default_prompt is None else [own.prompts[own.default_prompt] + t for t in _EXAMPLE_TEXTS]
@@ -209,9 +238,9 @@ _EXAMPLE_TEXTS = ["A short text.", "And one that is a little longer."]
 
 
 def format_differences(check: RuntimeCheck) -> str:
-    """The differences of a runtime as text; those above the tolerance with the relative RMS difference."""
+    """The differences of a runtime as text; those above the tolerance with a typical one."""
     differences = check.differences
-    relative = {output: f" (RMS {share:.1%} of its spread)" for output, share in differences.relative.items()}
+    relative = {output: f" ({int8.typical_change(share)})" for output, share in differences.relative.items()}
     return ", ".join(
         f"{output} {largest:.2g}{relative[output] if largest > TOLERANCE else ''}"
         for output, largest in differences.largest.items()

@@ -31,6 +31,7 @@ from albert.checkpoints.hub import (
     PROMPTS_NAME,
     WEIGHTS_NAME,
     find_model,
+    first_example,
     name_of,
 )
 from albert.checkpoints.huggingface import Kind, kind_of
@@ -106,6 +107,21 @@ def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
 def trained_abilities(kind: Kind, opened: model_directory.OpenedModel) -> tuple[Ability, ...]:
     """What the head of a model opened as this kind can do."""
     return tuple(ability for ability in ABILITIES.values() if ability.is_trained(kind, opened))
+
+
+def trained_on_pairs(directory: Path, extra: Mapping[str, Any]) -> bool | None:
+    """Whether a model that reads a text or two was fine-tuned on pairs of texts; None if unknown.
+
+    Args:
+        extra: the keys of its `config.json` besides the architecture.
+    """
+    table_task = table_task_of(directory)
+    if table_task is not None:
+        return table_task.pair is not None
+    if ACTIVATION_KEY in extra:
+        return True
+    task = DECLARED.get(str((extra.get("finetuning") or {}).get("task")))
+    return None if task is None else isinstance(task.inputs, Pair)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -297,13 +313,7 @@ class Predictor:
         """Whether the model was fine-tuned on pairs of texts; None if unknown."""
         if isinstance(self.network, AlbertForPairClassification):
             return True
-        table_task = table_task_of(self.directory)
-        if table_task is not None:
-            return table_task.pair is not None
-        if ACTIVATION_KEY in self.extra:
-            return True
-        task = DECLARED.get(str((self.extra.get("finetuning") or {}).get("task")))
-        return None if task is None else isinstance(task.inputs, Pair)
+        return trained_on_pairs(self.directory, self.extra)
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -616,6 +626,7 @@ def save_for_sentence_transformers(
         card = Card(
             name=output.name,
             description=f"{name_of(directory)} for sentence-transformers. {vectors.description}",
+            example=first_example(directory),
             base=base_of(directory),
             library="sentence-transformers",
         )

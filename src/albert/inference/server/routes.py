@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
-from albert.checkpoints.hub import EXAMPLES_NAME, name_of
+from albert.checkpoints.hub import example_rows, name_of
 from albert.inference.abilities import ABILITIES, FILL_MASK, Ability, possible_abilities
 from albert.inference.predictor import Predictor
 from albert.inference.server import batching
@@ -38,7 +38,6 @@ from albert.inference.server.limits import Limits
 from albert.inference.server.models import ErrorReply, ModelReply, reply_model, request_model
 from albert.inference.texts import check_second_texts
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import read_json_object
 
 ACCEPTED = "albert.accepted"  # Key of the ASGI scope that an endpoint sets when it has queued its request
 _HEADERS = [
@@ -410,17 +409,9 @@ def page_routes(service: batching.Service) -> APIRouter:
     @router.get("/page/examples.json")
     async def examples() -> Response:
         refuse_unready(service)
-        return JSONResponse({"examples": model_examples(service.predictor)})
+        return JSONResponse({"examples": example_rows(Path(service.predictor.name))})
 
     return router
-
-
-def model_examples(predictor: Predictor) -> list[dict[str, str]]:
-    """The rows of the model's `examples.json`."""
-    file = Path(predictor.name) / EXAMPLES_NAME
-    rows = read_json_object(file).get("examples") if file.is_file() else []
-    valid = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return [row for row in valid if all(isinstance(text, str) for text in row.values())]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -498,7 +489,7 @@ def application(service: batching.Service) -> RequestMiddleware:
 def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
     """The document with examples that this model answers: of `/layers` without a mask if it fills none, and with a
     second text if it was trained on pairs; where the model's files have a row, it is that one."""
-    row = next((row for row in model_examples(predictor) if row.get("text")), {"text": UNMASKED})
+    row = next((row for row in example_rows(Path(predictor.name)) if row.get("text")), {"text": UNMASKED})
     if predictor.reads_pairs is True:
         row = {"pair": SECOND} | row
     examples: dict[str, dict[str, Any]] = {}

@@ -51,7 +51,10 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     numbers = np.unique(texts, return_inverse=True)[1].reshape(2, -1).T
     assert retrieval_accuracy(predictor.embed(texts), numbers) == pytest.approx(after)
     assert read_json_object(tmp_path / "run/model/config.json")["architectures"] == ["AlbertModel"]
-    assert "retrieval_accuracy among 40 pairs" in (tmp_path / "run/model/README.md").read_text()
+    card = (tmp_path / "run/model/README.md").read_text()
+    assert "retrieval_accuracy among 40 texts" in card and "| the same, random choice | 2.5 |" in card
+    headings = next(line for line in out.splitlines() if "before training" in line)
+    assert "random choice" in headings and "majority" not in out
     # The same command finds the run complete; another one is refused.
     assert run(finetune) == 0
     assert "complete already" in capsys.readouterr().out

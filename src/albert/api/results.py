@@ -8,7 +8,15 @@ from typing import Any
 from albert.api.display import Displayable, Points, journal_curves
 from albert.api.keyword_functions import options_as_keywords
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import FROZEN, MAJORITY, EvaluatedModels, data_warnings, format_score, run_notes
+from albert.finetuning.evaluation import (
+    AT_RANDOM,
+    FROZEN,
+    MAJORITY,
+    EvaluatedModels,
+    data_warnings,
+    format_score,
+    run_notes,
+)
 from albert.finetuning.report_page import (
     REPORT_NAME,
     advice_lines,
@@ -25,6 +33,7 @@ from albert.report.depths import DepthCurve
 from albert.report.precisions import EXACT, PrecisionScore
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_versioned
+from albert.runtime.words import counted
 from albert.tasks.custom import ReadTask
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.table_task import SplitStatistics
@@ -142,7 +151,7 @@ class FinetuneResult(Analysed):
         output: the run's directory; None with `statistics_only`.
         model: the model directory; of several seeds or rates that of the best one, None for a benchmark or folds.
         scores: on the development set; medians over seeds, means over folds, and `task/score` for a benchmark.
-        baseline: scores of the majority baseline.
+        baseline: scores of the majority baseline; of vectors from pairs, those of a random choice.
         linear_baseline: scores of a linear model on the same rows, and its `method`.
         report: the content of results.json, or of summary.json for several seeds or a benchmark.
         reading: how the rows were read, with `statistics_only`.
@@ -175,8 +184,12 @@ class FinetuneResult(Analysed):
         if self.output is None:
             return f"FinetuneResult: rows of {name}; nothing was trained"
         training = self.report.get("training")
-        about = f", {training['steps']:,} steps on {training['examples']:,} rows" if training else ""
-        runs = f", the median of {len(self.found.runs)} seeds" if isinstance(self.found, SeedsResult) else ""
+        about = (
+            f", {counted(training['steps'], 'steps')} on {counted(training['examples'], 'rows')}" if training else ""
+        )
+        runs = (
+            f", the median of {counted(len(self.found.runs), 'seeds')}" if isinstance(self.found, SeedsResult) else ""
+        )
         return f"FinetuneResult: {name}{about}{runs}"
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -190,7 +203,9 @@ class FinetuneResult(Analysed):
             return comparison_rows(self.found)
         linear = self.linear_baseline or {"method": "", "scores": None}
         frozen = self.report.get("frozen_head") or {"scores": None}
-        compared = {MAJORITY: self.baseline, linear["method"]: linear["scores"], "before": self.report.get("before")}
+        baseline = AT_RANDOM if self.report.get("task") == "contrastive" else MAJORITY
+        compared = {baseline: self.baseline, linear["method"]: linear["scores"]}
+        compared["before training"] = self.report.get("before")
         if not self.report.get("settings", {}).get("frozen"):
             compared[FROZEN] = frozen["scores"]
         return score_rows(self.scores, compared)
@@ -254,11 +269,11 @@ class EvaluateResult(Analysed):
         match self.found:
             case ScoredSplit(task=task, split=split, found=found, precision=precision):
                 examples = len(found.together.predictions)
-                return f"EvaluateResult: {examples:,} examples of {task.title}, {split}, {precision}"
+                return f"EvaluateResult: {counted(examples, 'examples')} of {task.title}, {split}, {precision}"
             case DepthCurve(examples=examples):
-                return f"EvaluateResult: {examples:,} examples at several depths"
+                return f"EvaluateResult: {counted(examples, 'examples')} at several depths"
             case CrossEvaluation(sequences=sequences):
-                return f"EvaluateResult: {sequences:,} held-out sequences; accuracy in percent"
+                return f"EvaluateResult: {counted(sequences, 'held-out sequences')}; accuracy in percent"
             case _:
                 return "EvaluateResult: one model at several precisions"
 

@@ -17,7 +17,6 @@ from albert.cli.render import (
     LABELS,
     bold,
     bold_prefix,
-    bytes_of,
     in_millions,
     indented,
     key_value_table,
@@ -33,7 +32,7 @@ from albert.model.cost import count_flops, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json
-from albert.runtime.words import counted
+from albert.runtime.words import bytes_of, counted
 from albert.text.shards import DESCRIPTION_NAME
 from albert.text.tokenizer_loading import vocabulary_file
 

@@ -258,14 +258,6 @@ def cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def bytes_of(number: int | float) -> str:
-    """Bytes with a decimal unit: 46.7 MB."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:,.{2 if number < 10 * size else 1}f} {unit}"
-    return f"{number:,} B"
-
-
 def in_millions(numbers: Iterable[int]) -> Callable[[int | float], str]:
     """A formatter for a column in millions (MB), with as many decimals as the largest number needs."""
     largest = max(numbers)

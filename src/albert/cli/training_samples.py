@@ -17,6 +17,7 @@ from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.runtime.environment import bundled_model
 from albert.runtime.errors import UsageError
+from albert.runtime.words import counted
 from albert.text.shards import TokenCorpus, read_description
 from albert.text.tokenizer import BLANK, Tokenizer
 from albert.training.run_folder import RunFolder
@@ -47,7 +48,7 @@ def show_samples(name: str, number: int, recipe_name: str, seed: int | None) -> 
     console = open_console(soft_wrap=False)
     console.width = min(max(console.width, NARROWEST), WIDEST)
     console.print(
-        f"{directory}: {corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens, "
+        f"{directory}: {counted(corpus.n_documents, 'documents')}, {counted(corpus.n_tokens, 'tokens')}, "
         f"{samples.per_epoch:,} samples an epoch; recipe {recipe_name}, seed {seed}",
         soft_wrap=True,
     )

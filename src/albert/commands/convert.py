@@ -9,6 +9,7 @@ from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
 from albert.model.config import Activation
+from albert.runtime.words import bytes_of
 
 if TYPE_CHECKING:
     from albert.checkpoints.convert import Conversion
@@ -94,7 +95,7 @@ def convert(
     target = shlex.quote(str(output))
     flags = EXAMPLE_FLAGS.get(conversion.source.architecture)
     if flags == EXAMPLE_FLAGS["AlbertForSequenceClassification"] and trained_on_pairs(output, read_config(output)[1]):
-        flags += ' --pair "I liked it."'
+        flags = f'{flags} --pair "I liked it."'
     following = f"predict {target} {flags}" if flags and conversion.tokenizer else f"info {target}"
     table = key_value_table("albert convert", rows(conversion, output))
     print_lines(open_console(), table, next_line(following))
@@ -115,7 +116,7 @@ def rows(conversion: "Conversion", output: Path) -> list[tuple[str, str]]:
         (source.kind, source.path + newest),
         ("configuration", source.config_path or "the command line and the shapes of the tensors"),
         ("model", f"{source.architecture}: {shape}"),
-        ("tensors", f"{len(conversion.names)}, {source.size / 1e6:,.1f} MB, all converted"),
+        ("tensors", f"{len(conversion.names)}, {bytes_of(source.size)}, all converted"),
     ]
     if source.dropped:
         lines.append(("dropped", f"{len(source.dropped)} that are not part of the model ({_some(source.dropped)})"))
@@ -129,7 +130,7 @@ def rows(conversion: "Conversion", output: Path) -> list[tuple[str, str]]:
     lines.append(("tokenizer", _tokenizer(conversion)))
     lines += [(f"parameters, {part}", f"{count:,}") for part, count in conversion.parameters.items()]
     lines.append(("parameters", f"{sum(conversion.parameters.values()):,}"))
-    lines.append(("written", f"{output}: {conversion.written / 1e6:,.1f} MB of weights, and opened again"))
+    lines.append(("written", f"{output}: {bytes_of(conversion.written)} of weights, and opened again"))
     return lines
 
 

@@ -18,6 +18,7 @@ from albert.cli.render import bold_prefix, open_console, print_json, print_lines
 from albert.model.config import Activation
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
+from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
@@ -627,7 +628,9 @@ def lines_on_split(result: "EvaluateResult", scored: "ScoredSplit") -> "list[Ren
     lines: list[RenderableType] = [note for member in scored.found.members for note in member.notes]
     lines += result.report.get("reading", ())
     lines += result.report.get("warnings", ())
-    lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
+    lines.append(
+        f"{counted(len(evaluation.predictions), 'examples')} in {evaluation.seconds:,.1f} s, in {scored.precision}"
+    )
     for model, member in zip(models, scored.found.members, strict=True):
         cut = data_warnings(member.counts)
         lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
@@ -641,7 +644,7 @@ def lines_on_split(result: "EvaluateResult", scored: "ScoredSplit") -> "list[Ren
 def lines_on_depths(result: "EvaluateResult", curve: "DepthCurve") -> "list[RenderableType]":
     """Notes on the model, and its scores at each depth."""
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
-    how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
+    how = f"{counted(curve.examples, 'examples')}; trained at depth {curve.trained_depth}; timed {times}"
     costs = "GFLOPs, of the encoder's matrix products, and ms are those of one example"
     return [*curve.notes, how, table_of_rows(result.rows()), costs]
 
@@ -649,8 +652,9 @@ def lines_on_depths(result: "EvaluateResult", curve: "DepthCurve") -> "list[Rend
 def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
     """Lines below the table of pre-trained models."""
     masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
+    sequences = counted(evaluation.sequences, "held-out sequences")
     lines = [
-        f"{evaluation.sequences:,} held-out sequences of at most {evaluation.max_length} tokens, {masked} masked, the "
+        f"{sequences} of at most {evaluation.max_length} tokens, {masked} masked, the "
         "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
     ]
     lines.append(

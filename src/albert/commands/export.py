@@ -6,8 +6,9 @@ from typing import Literal
 
 from albert.cli.main import imports
 from albert.cli.options import CommandGroup, command
-from albert.cli.render import bytes_of, key_value_table, next_line, open_console, print_lines
+from albert.cli.render import key_value_table, next_line, open_console, print_lines
 from albert.runtime.environment import lazy_import
+from albert.runtime.words import bytes_of, counted
 
 
 def onnx(
@@ -44,7 +45,7 @@ def onnx(
         model, output, precision=precision, opset=opset, depth=depth, revision=revision, replace=replace
     )
     values: dict[str, object] = {
-        "graph": f"{export.kind}, {export.depth} layers, {export.precision}, opset {export.opset}",
+        "graph": f"{export.kind}, {counted(export.depth, 'layers')}, {export.precision}, opset {export.opset}",
         "file": f"{bytes_of(export.bytes)}, {export.bytes / export.weight_bytes:.1%} of the weights in float32",
         "outputs": ", ".join(f"{output} [{', '.join(map(str, axes))}]" for output, axes in export.outputs.items()),
     }

@@ -30,6 +30,7 @@ from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
+from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
 from albert.tasks.span import Span, SpanHeadKind
@@ -347,7 +348,9 @@ def report_on_rows(
             wanted = 0.0 if read is None else read.table_task.held_out.share
             if kept > MORE_THAN_WANTED * wanted * (kept + n_train):
                 why += f"; rows with the same text stay together, so that {kept / (kept + n_train):.0%} are held out"
-            warnings.append(f"warning: {split}: {found.rows:,} rows have {n_texts:,} different texts: {why}")
+            warnings.append(
+                f"warning: {split}: {counted(found.rows, 'rows')} have {counted(n_texts, 'different texts')}: {why}"
+            )
         contradictions = found.counts["contradictions"]
         if contradictions > CONTRADICTIONS * found.rows and isinstance(task.inputs, Single):
             what = f"{contradictions:,} rows have the text of an earlier row and another label"

@@ -118,7 +118,7 @@ def _show_warnings(console: Console, report: DataReport) -> None:
 
 def _rows_line(split: str, statistics: SplitStatistics, max_length: int) -> str:
     """The number of rows, what is special about some, their lengths and numbers."""
-    parts = [f"{statistics.rows:,} rows"]
+    parts = [counted(statistics.rows, "rows")]
     parts += [f"{n:,} {label}" for name, label in LABELS["rows"].items() if (n := statistics.counts.get(name))]
     if statistics.numbers:
         smallest, mean, largest = statistics.numbers
@@ -212,7 +212,7 @@ def _labels_table(statistics: Mapping[str, SplitStatistics], names: Mapping[str,
         _, *cells = row(label, [label])
         rows.append((f"{label} ({names[label]})" if label in names else label, *cells))
     if len(labels) > shown:
-        others = row(f"{len(labels) - shown} others", labels[shown:])
+        others = row(counted(len(labels) - shown, "others"), labels[shown:])
         if may_be_several:  # a row can have two of these labels, and would be counted twice in their share
             others = tuple("" if index % 2 == 0 and index > 0 else cell for index, cell in enumerate(others))
         rows.append(others)
@@ -278,7 +278,7 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
     if found.already_complete:
         lines.append(f"{found.model_directory.parent} is complete already; nothing was trained")
     examples = "texts" if report["task"] == "vectors" else "pairs"
-    rows = f"{training['rows']:,} training rows" if task is not None else f"{training['examples']:,} {examples}"
+    rows = counted(training["rows"], "training rows") if task is not None else counted(training["examples"], examples)
     steps = counted(training["steps"], "steps")
     done = f"{steps} over {training['examples']:,} of {rows} ({in_epochs(training['epochs'])})"
     seconds = training["seconds"]

@@ -210,9 +210,11 @@ def show_prepared(result: PrepareResult) -> None:
     lines = [f"{counted(report.files, 'files')} in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
     lines += result.remarks()
     if report.shards_found:
-        lines.append(f"{report.shards_found:,} shards were finished before")
+        lines.append(
+            f"{counted(report.shards_found, 'shards')} {'was' if report.shards_found == 1 else 'were'} finished before"
+        )
     if report.sentences_dropped:
-        lines.append(f"{report.sentences_dropped:,} sentences without a token left out")
+        lines.append(f"{counted(report.sentences_dropped, 'sentences')} without a token left out")
     ready = bold_prefix(result.output, " is ready")
     corpus = shlex.quote(str(result.output))
     following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")

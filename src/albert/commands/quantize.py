@@ -5,7 +5,8 @@ from pathlib import Path
 
 from albert.cli.main import imports
 from albert.cli.options import command
-from albert.cli.render import bytes_of, key_value_table, next_line, open_console, print_lines
+from albert.cli.render import key_value_table, next_line, open_console, print_lines
+from albert.runtime.words import bytes_of
 
 
 def quantize(model: str, *, output: Path, revision: str | None = None, replace: bool = False) -> None:

@@ -15,6 +15,7 @@ from albert.cli.options import command
 from albert.inference.server.limits import Limits, allowed_hosts
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def serve(
         if predictor.precision == "fp32" and advice is not None:
             say(f"faster: {advice}")
         abilities = " and ".join(predictor.abilities) or "embed texts"
-        computed = f"{predictor.precision}, {predictor.depth} layers, {predictor.device}"
+        computed = f"{predictor.precision}, {counted(predictor.depth, 'layers')}, {predictor.device}"
         say(f"listening at {address}, ready: this model can {abilities}; {computed}")
 
     try:

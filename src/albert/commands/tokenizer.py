@@ -17,7 +17,7 @@ from albert.commands.prepare import CORPUS, TEXT, TextOptions
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
-from albert.runtime.words import counted
+from albert.runtime.words import bytes_of, counted
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -151,15 +151,14 @@ def show_trained(result: TokenizerResult) -> None:
     """Print what was read and used."""
     read = result.read
     used = result.used
-    print(
-        f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {counted(read.files, 'files')}"
-    )
+    documents = counted(read.documents_in, "documents")
+    print(f"read {documents}, {bytes_of(read.bytes_in)} of text, {counted(read.files, 'files')}")
     for line in read.remarks():
         print(line)
     sentences = f"{min(used.sentences, result.sentences):,} of {used.sentences:,} sentences"
-    print(f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text, {sentences}")
+    print(f"used {counted(used.documents_used, 'documents')}, {bytes_of(used.bytes_used)} of text, {sentences}")
     if used.sentences_cut:
-        print(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
+        print(f"{counted(used.sentences_cut, 'sentences')} too long for SentencePiece, cut")
     print(f"{result.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
     print(next_line(result.following))
 
@@ -195,7 +194,7 @@ def encode(
             for token, piece, (start, end) in zip(tokens, ids, offsets, strict=True)
         ]
         drawn = table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True)
-        counts = f"{len(each):,} characters, {len(ids):,} tokens"
+        counts = f"{counted(len(each), 'characters')}, {counted(len(ids), 'tokens')}"
         unknown = ids.count(opened.unk_id)
         if unknown:
             counts += f", {unknown:,} of them unknown"

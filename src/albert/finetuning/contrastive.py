@@ -28,7 +28,7 @@ from albert.finetuning.embedding import (
     pooled_encoder,
     start_encoder,
 )
-from albert.finetuning.evaluation import ComputeOptions
+from albert.finetuning.evaluation import AT_RANDOM, ComputeOptions
 from albert.finetuning.model import Start
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
 from albert.finetuning.work import Announce, finished
@@ -38,6 +38,7 @@ from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.random_streams import stream
+from albert.runtime.words import counted
 from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
@@ -103,7 +104,7 @@ def read_text_pairs(
     rows = [tuple(row.text(name) if name in row.fields else "" for name in used) for row in table.rows]
     texts = [row for row in rows if row[0].strip() and row[1].strip()]
     if len(texts) < 2:
-        raise MissingInput(path, f"has {len(texts)} rows with text, at least 2 are needed")
+        raise MissingInput(path, f"has {counted(len(texts), 'rows')} with text, at least 2 are needed")
     counts = {**table.counts, "rows_without_text": len(rows) - len(texts)}
     if negatives:
         counts["rows_without_negative"] = sum(not any(map(str.strip, row[2:])) for row in texts)
@@ -121,7 +122,7 @@ def hold_out_pairs(pairs: TextPairs, share: float, seed: int) -> tuple[TextPairs
     held_texts = {text for row in held for text in row[:2]}
     train = [row for row in pairs.texts if not held_texts & {*row[:2]}]
     if len(train) < 2:
-        why = f"{n_pairs} pairs are too few to hold some out for scoring"
+        why = f"{counted(n_pairs, 'pairs')} {'is' if n_pairs == 1 else 'are'} too few to hold some out for scoring"
         raise InvalidConfiguration("development set", why, "give more rows, or --dev")
     left_out = {"rows_that_share_a_text_with_dev": n_pairs - len(train) - len(held), "kept_back_for_dev": len(held)}
     return replace(pairs, texts=train, counts={**pairs.counts, **left_out}), replace(
@@ -371,9 +372,12 @@ def finetune_contrastive(
                         f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
                         recipe=recipe_of_vectors(recipe) | {"temperature": temperature},
                         scores={
-                            f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY],
-                            "the same before": before[ACCURACY],
+                            f"{ACCURACY} among {counted(dev.candidates, 'texts')}": after[ACCURACY],
+                            "the same, before training": before[ACCURACY],
+                            f"the same, {AT_RANDOM}": 100.0 / dev.candidates,
                         },
+                        scores_note=f"{ACCURACY} is the percentage of first texts whose nearest text among these, by "
+                        "cosine, is their own second one.",
                     )
                     work.finish(run, report, card)
             return finished(folder, ranks, already_complete)

@@ -305,6 +305,8 @@ def write_predictions(path: Path, evaluation: Evaluation) -> None:
 # An evaluation as lines of text.
 
 MAJORITY = "majority baseline"
+AT_RANDOM = "random choice"
+"""The baseline of finding the second text of a pair among others: one of them at random."""
 FROZEN = "frozen model with a linear head"
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",

@@ -39,7 +39,7 @@ def report_page(results: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
     task = "your table" if results["task"] == UNNAMED else str(results["task"])
     training = results["training"]
     examples = results["evaluation"]["examples"]
-    summary = f"{training['examples']:,} training rows, {examples:,} rows of the development set"
+    summary = f"{counted(training['examples'], 'training rows')}, {counted(examples, 'rows')} of the development set"
     if training["steps"]:
         summary += f", {counted(training['steps'], 'updates')} ({in_epochs(training['epochs'])})"
     parts = [f"<h1>Fine-tuning on {_text(task)}</h1>", f"<p>{_text(summary)}, from {_text(results['start'])}.</p>"]
@@ -58,9 +58,8 @@ def evaluation_page(report: Mapping[str, Any], examples: int) -> str:
     """The page of an evaluation as HTML; `report` is what `albert evaluate --results` writes, of so many examples."""
     task = "your table" if report["task"] == UNNAMED else str(report["task"])
     models = [report["model"]] if isinstance(report["model"], str) else report["model"]
-    summary = (
-        f"{examples:,} examples of {report['split']}, scored with {' and '.join(models)} in {report['precision']}."
-    )
+    scored = counted(examples, "examples")
+    summary = f"{scored} of {report['split']}, scored with {' and '.join(models)} in {report['precision']}."
     compared = {"this model": report["scores"], **report.get("of_each", {}), MAJORITY: report["baseline"]}
     if len(models) > 1:
         compared["the models together"] = compared.pop("this model")

@@ -63,9 +63,8 @@ def task_report(
             few += ", or albert sweep --folds 5, which scores every row of the table once"
         notes.append(few)
     elif n_texts <= n_evaluated / 2:
-        notes.append(
-            f"the development set has {n_texts:,} different texts in {n_evaluated:,} rows: its score is that of so few"
-        )
+        few = counted(n_texts, "different texts")
+        notes.append(f"the development set has {few} in {n_evaluated:,} rows: its score is that of so few")
     if training.ended_by == "patience":
         notes.append(training.ending)
     if linear is not None and 0 < linear["train_examples"] < len(split.examples):

@@ -42,6 +42,7 @@ from albert.runtime.files import make_directory, new_file
 from albert.runtime.json_files import fingerprint_of, save_versioned, to_json
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
+from albert.runtime.words import counted
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
@@ -100,7 +101,9 @@ def read_texts(path: Path, column: str | None) -> Texts:
         first.setdefault(text.strip(), text)
     texts = list(first.values())
     if len(texts) < 2:
-        raise MissingInput(path, f"has {len(texts)} different texts in column {column!r}, at least 2 are needed")
+        raise MissingInput(
+            path, f"has {counted(len(texts), 'different texts')} in column {column!r}, at least 2 are needed"
+        )
     left_out = {"rows_without_text": len(rows) - len(filled), "repeated_texts": len(filled) - len(texts)}
     return Texts(texts, {**table.counts, **left_out})
 
@@ -110,7 +113,7 @@ def hold_out_texts(texts: Texts, share: float, seed: int) -> tuple[Texts, Texts]
     n_texts = len(texts.texts)
     n_held = min(MAX_SCORED, max(3, round(share * n_texts)))
     if n_texts - n_held < 2:
-        why = f"{n_texts} texts are too few to hold some out for scoring"
+        why = f"{counted(n_texts, 'texts')} {'is' if n_texts == 1 else 'are'} too few to hold some out for scoring"
         raise InvalidConfiguration("development set", why, "give more rows, or --dev")
     held_numbers = {int(number) for number in stream("vectors.held_out", seed).permutation(n_texts)[:n_held]}
     held = [text for number, text in enumerate(texts.texts) if number in held_numbers]
@@ -442,15 +445,17 @@ def finetune_vectors(
                         },
                         "notes": [*started.notes, *notes],
                     }
-                    shown = {f"{name} (times 100) on {len(scored_texts):,} texts": x for name, x in after.items()}
+                    shown = {
+                        f"{name} (times 100) on {counted(len(scored_texts), 'texts')}": x for name, x in after.items()
+                    }
                     shown |= {f"{name}, before training": score for name, score in before.items()}
                     card = Card(
                         name=output.name,
                         base=replace(started.base, languages=()),
                         base_relation="finetune",
                         description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
-                        f"(`albert.load(...).embed`), learned from {teacher.name} on {len(texts.texts):,} texts, "
-                        f"starting from {started.source}.",
+                        f"(`albert.load(...).embed`), learned from {teacher.name} on "
+                        f"{counted(len(texts.texts), 'texts')}, starting from {started.source}.",
                         recipe=recipe_of_vectors(recipe),
                         scores=shown,
                         data=[*started.changed, *notes, "no layer beside the encoder was trained or is needed"],

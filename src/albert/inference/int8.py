@@ -31,6 +31,7 @@ from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import LAYOUT
 from albert.runtime.random_streams import stream
+from albert.runtime.words import bytes_of
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
@@ -206,7 +207,7 @@ def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: P
     card = Card(
         name=name,
         description=f"{name_of(source)} with its matrices as 8-bit integers, one scale for each row: "
-        f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
+        f"{bytes_of(report.bytes_after)} of weights in place of {bytes_of(report.bytes_before)}.",
         parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
         recipe={
             "format": loading.FORMAT,

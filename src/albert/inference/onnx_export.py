@@ -43,7 +43,7 @@ from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguratio
 from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.progress import progress
-from albert.runtime.words import counted
+from albert.runtime.words import bytes_of, counted
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -128,9 +128,9 @@ def onnx_card(
     layers = counted(report.depth, "layers")
     shared = "" if trained.opened.config.sharing == "none" else "; those that layers share are stored once"
     lines = [
-        f"{name_of(directory)} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
+        f"{name_of(directory)} as one ONNX file of {bytes_of(report.bytes)}, opset {report.opset}, "
         f"{report.precision}, {layers}. In float32 the parameters that it uses are "
-        f"{report.weight_bytes / 1e6:,.1f} MB{shared}."
+        f"{bytes_of(report.weight_bytes)}{shared}."
     ]
     if report.vectors is not None:
         lines.append(

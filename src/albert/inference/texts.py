@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from albert.runtime.errors import UsageError
+from albert.runtime.words import counted
 
 if TYPE_CHECKING:
     from albert.text.tokenizer import Tokenizer
@@ -124,7 +125,7 @@ def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[An
     check_texts(name, texts)
     check_texts(other, others)
     if len(texts) != len(others):
-        raise UsageError(name, f"{len(texts)} for {len(others)} {other}", "give one for each")
+        raise UsageError(name, f"{len(texts)} for {counted(len(others), other)}", "give one for each")
 
 
 def check_second_texts(name: str, are_given: bool, are_expected: bool | None) -> None:

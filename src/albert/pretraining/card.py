@@ -10,6 +10,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import flatten, from_json, to_json
+from albert.runtime.words import counted
 from albert.text.shards import TokenCorpus
 from albert.training.logging import TrainingResult
 from albert.training.record import StartRecord
@@ -37,7 +38,10 @@ def run_card(
     max_ngram = recipe.masking.max_ngram
     ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
-    data = [f"{c.n_documents:,} documents, {c.n_tokens:,} tokens of {c.vocab_size:,} pieces" for c in corpora]
+    data = [
+        f"{counted(c.n_documents, 'documents')}, {counted(c.n_tokens, 'tokens')} of {c.vocab_size:,} pieces"
+        for c in corpora
+    ]
     accuracy = evaluation.get("masked_tokens_accuracy")
     title = family_of(recipe.model).title
     base = BaseModel() if start is None else from_json(BaseModel, start.base, "start.json: base")
@@ -45,7 +49,7 @@ def run_card(
         name=name,
         description=f"{_article(title)} {title} encoder pre-trained with {recipe.masking.share:.0%} of the tokens "
         f'masked, {ngrams} at a time, and the sentence objective "{recipe.sequences.objective}" for '
-        f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",
+        f"{counted(result.steps, 'steps')}, {counted(result.tokens, 'tokens')} ({result.ending}).",
         parameters=count_parameters(recipe.model).by_part(),
         recipe=flatten(to_json(recipe)) | {"machine": machine},
         data=data if start is None else [*data, *start.lines()],

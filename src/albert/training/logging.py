@@ -12,6 +12,7 @@ import torch
 
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import Journal
+from albert.runtime.words import counted
 from albert.training.metric_logger import DEFAULT_LOG, Log, MetricLogger, open_loggers
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
@@ -184,9 +185,9 @@ class TrainingResult:
     def ending(self) -> str:
         """Why the run ended, as text: "stopped after 60 minutes at step 5,312 of 9,500"."""
         if self.ended_by == "steps":
-            return f"all {self.steps:,} steps taken"
+            return "the only step taken" if self.steps == 1 else f"all {self.steps:,} steps taken"
         if self.ended_by == "patience":
-            waited = "1 evaluation" if self.patience == 1 else f"{self.patience} evaluations"
+            waited = counted(self.patience or 0, "evaluations")
             return f"stopped after {waited} without a better score at step {self.steps:,} of {self.total_steps:,}"
-        used = f"{self.tokens:,} tokens" if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"
+        used = counted(self.tokens, "tokens") if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"
         return f"stopped after {used} at step {self.steps:,} of {self.total_steps:,}"

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import fingerprint_of, flatten, load_versioned, read_versioned, save_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
+from albert.runtime.words import counted
 from albert.text.shards import TokenCorpus
 from albert.training.metric_logger import DEFAULT_LOG
 from albert.training.run_folder import RunFolder
@@ -247,7 +248,7 @@ class CorpusRecord:
     """SHA-256 of its manifest, which has those of its files."""
 
     def __str__(self) -> str:
-        size = f"{self.documents:,} documents, {self.tokens:,} tokens"
+        size = f"{counted(self.documents, 'documents')}, {counted(self.tokens, 'tokens')}"
         return f"{self.name} ({size}, tokenizer {self.tokenizer[:8]}, manifest {self.manifest[:8]})"
 
 

@@ -23,6 +23,7 @@ from albert.inference.abilities.base import (
 )
 from albert.inference.texts import check_lists, check_pairs, check_texts
 from albert.runtime.errors import DamagedData, UsageError
+from albert.runtime.words import counted
 from albert.tables.records import Record
 
 if TYPE_CHECKING:
@@ -170,7 +171,9 @@ def rank_options(
     check_pairs("questions", questions, "contexts", contexts)
     check_lists("options", options)
     if len(options) != len(contexts):
-        raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
+        raise UsageError(
+            "options", f"{counted(len(options), 'lists')} for {counted(len(contexts), 'contexts')}", "give one for each"
+        )
     for own in options:
         if len(own) < 2:
             raise UsageError("options", f"{len(own)} of them", "give at least two to choose from")

@@ -26,6 +26,7 @@ from albert.inference.abilities.base import (
 )
 from albert.inference.texts import check_pairs, check_texts, encode_texts, note_cut
 from albert.runtime.errors import UsageError
+from albert.runtime.words import counted
 from albert.tables.records import Record
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _TextOrPairAbility(Ability):
         if request.pairs is None:
             return [TextOrPair(text) for text in request.texts]
         if len(request.pairs) != len(request.texts):
-            why = f"{len(request.pairs)} for {len(request.texts)} texts"
+            why = f"{len(request.pairs)} for {counted(len(request.texts), 'texts')}"
             raise UsageError("pairs", why, "give one for each")
         return [TextOrPair(text, pair) for text, pair in zip(request.texts, request.pairs, strict=True)]
 

@@ -149,8 +149,9 @@ def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path,
         output = tmp_path / f"run{seed}"
         assert run([*command, "--seed", str(seed), "--output", str(output)]) == 0
         shown = capsys.readouterr().out
-        assert "40 rows have no text and are left out" in " ".join(shown.split())
-        assert "training: 40 rows without text left out" in shown
+        line = next(line for line in shown.splitlines() if line.startswith("train: 36 rows"))
+        assert "36 rows, 4 kept back for dev, 40 left out (no text)" in line
+        assert "40 rows without text" not in shown  # it was said
         for page in ("report.html", "model/README.md"):
             assert "training: 40 rows without text left out" in (output / page).read_text()
         results = read_json_object(output / "results.json")
@@ -163,6 +164,22 @@ def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path,
     assert run(["predict", str(output), "--input", str(tmp_path / "rows.csv"), "--device", "cpu"]) == 0
     predicted = capsys.readouterr()
     assert len(predicted.out.splitlines()) == 80 and "40 of 80 texts are empty" in predicted.err
+
+
+def test_rows_without_a_label_are_said_once(pretrained, tmp_path, capsys):
+    rows = "".join(f"the ship {i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(80))
+    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
+    command += ["--steps", "1", "--batch-size", "8", "--no-solve-head", "--output", str(tmp_path / "run")]
+    assert run(command) == 65
+    shown = "".join(capsys.readouterr())
+    assert shown.count("--drop-unlabelled") == 1 and "rows.csv:2: empty label" in shown
+    assert run([*command, "--drop-unlabelled"]) == 0
+    shown = capsys.readouterr().out
+    assert "8 left out (no label)" in shown and "without a label" not in shown
+    assert "training: 8 rows without a label left out" in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert run([*command, "--drop-unlabelled"]) == 0  # complete: nothing was said before
+    assert "training: 8 rows without a label left out" in capsys.readouterr().out
 
 
 def test_a_table_without_any_text_is_refused(pretrained, tmp_path, capsys):

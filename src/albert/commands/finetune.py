@@ -335,10 +335,6 @@ def report_on_rows(
         labels = "label" if len(never) == 1 else "labels"
         warnings.append(f"warning: train: no row has the {labels} {shown}, so that nothing is learned about it")
     for split, found in statistics.items():
-        without = tables[split].counts.get("rows_without_text", 0)
-        if without:
-            rows = "1 row has no text and is" if without == 1 else f"{without:,} rows have no text and are"
-            warnings.append(f"warning: {split}: {rows} left out of training and scores")
         n_texts = found.rows - found.counts["duplicates"]
         if found.rows >= MIN_REPEATED_ROWS and n_texts <= found.rows / 2:
             why = "a score on them says as much as one on these texts alone"

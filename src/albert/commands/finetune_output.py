@@ -29,7 +29,7 @@ from albert.cli.render import (
 )
 from albert.finetuning import seeds
 from albert.finetuning.comparisons import Comparison
-from albert.finetuning.evaluation import format_score, published_lines, run_notes
+from albert.finetuning.evaluation import counts_of_rows, format_score, published_lines, run_notes
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.report_page import REPORT_NAME, advice_lines
 from albert.finetuning.run import HEAD_NOT_SOLVED
@@ -91,7 +91,8 @@ def show_data_of_run(console: Console, report: DataReport) -> None:
     if any(statistics.labels for statistics in report.statistics.values()):
         names = report.read.table_task.label_names if report.read is not None else None
         console.print(_labels_table(report.statistics, names or {}, SHOWN_LABELS_OF_RUN))
-    _show_warnings(console, report)
+    for line in report.warnings:
+        console.print(line)
 
 
 def _show_reading(console: Console, read: ReadTask) -> None:
@@ -267,6 +268,10 @@ _LEFT_OUT = {
 }
 
 
+COUNTED_BEFORE = ("rows_without_text", "rows_without_label", "broken_lines")
+"""Counts of a table that are shown before training."""
+
+
 def show_result(console: Console, result: FinetuneResult, found: FinetuningResult) -> None:
     """Print the scores of a run beside the baselines, and what was cut or left out."""
     report = found.report
@@ -293,7 +298,10 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         compared = report.get("further_baselines", {}).get(split, {})
         first, *rest = score_rows(scores, compared)
         lines.append(table_of_rows([(split, *first[1:]), *rest]))
-    said_before = () if found.already_complete else (HEAD_NOT_SOLVED, (report.get("frozen_head") or {}).get("line"))
+    said_before: list[str | None] = []
+    if not found.already_complete:
+        said_before = [HEAD_NOT_SOLVED, (report.get("frozen_head") or {}).get("line")]
+        said_before += counts_of_rows(report, COUNTED_BEFORE) if task is not None else []
     lines += [note for note in run_notes(report) if note not in said_before]
     lines += [
         f"{part}: {counted(counts[name], what)}"

@@ -5,7 +5,7 @@ Every example is answered; a part of a split is never scored."""
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -311,6 +311,7 @@ FROZEN = "frozen model with a linear head"
 _WARNINGS = {
     "unlabelled": "examples without a label: nothing is scored",
     "rows_without_text": "rows without text left out",
+    "rows_without_label": "rows without a label left out",
     "broken_lines": "lines of the file left out, because they are broken",
     "questions_of_another_level": "questions of another level left out",
     "truncated": "examples cut to the maximum length",
@@ -536,11 +537,14 @@ def run_notes(report: Mapping[str, Any]) -> list[str]:
     return [*report.get("notes", ()), *counts_of_rows(report)]
 
 
-def counts_of_rows(report: Mapping[str, Any]) -> list[str]:
-    """A line for each count of training and development rows that were cut, moved, left out or not found."""
+def counts_of_rows(report: Mapping[str, Any], names: Collection[str] | None = None) -> list[str]:
+    """A line for each count of training and development rows that were cut, moved, left out or not found; of some
+    counts only, if they are named."""
     lines = []
     for part, name in (("training", "training"), ("development set", "evaluation")):
-        lines += [f"{part}: {line}" for line in data_warnings(report.get(name) or {})]
+        counts = report.get(name) or {}
+        chosen = {key: count for key, count in counts.items() if names is None or key in names}
+        lines += [f"{part}: {line}" for line in data_warnings(chosen)]
     return lines
 
 

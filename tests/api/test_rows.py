@@ -66,6 +66,21 @@ def test_null_is_the_empty_text_in_every_format(model, tmp_path, capsys):
         albert.finetune(train=rows, model=model, output=tmp_path / "unlabelled", **TABLE)
 
 
+def test_what_a_result_holds_is_printed_without_its_rows(model, tmp_path):
+    rows = make_reviews()
+    rows += [{"review": "", "stars": rows[0]["stars"]}] * 3
+    seen = albert.finetune(train=rows, model=model, text="review", label="stars", statistics_only=True)
+    reading = repr(seen.reading)
+    assert reading == str(seen.reading) and "rows without text: 3" in reading and "because: " in reading
+    assert reading.splitlines()[2].split() == ["rows", *(f"{each.rows}" for each in seen.reading.statistics.values())]
+    result = albert.finetune(train=rows, model=model, output=tmp_path / "run", **TABLE)
+    evaluated = albert.evaluate(model=str(tmp_path / "run"), dev=rows)
+    of_seen = (seen, seen.reading, seen.reading.read.raw, seen.task)
+    for each in (*of_seen, result, result.found, result.task, evaluated, evaluated.found):
+        shown = repr(each)
+        assert len(shown) < 9_000 and not any(row["review"] in shown for row in rows if row["review"])
+
+
 def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):
     pandas = pytest.importorskip("pandas")
     rows = make_reviews()

@@ -39,9 +39,11 @@ from albert.tasks.declared import DeclaredTask
 from albert.tasks.table_task import SplitStatistics
 from albert.training.run_folder import RESULTS_NAME
 
+SHOWN_LABELS = 20
 
-@dataclass(frozen=True)
-class DataReport:
+
+@dataclass(frozen=True, repr=False)
+class DataReport(Displayable):
     """How the rows of a task were read, and their statistics by split."""
 
     read: ReadTask | None
@@ -50,6 +52,32 @@ class DataReport:
     max_length: int
     warnings: tuple[str, ...] = ()
     """Lines about texts that the model's vocabulary does not know."""
+
+    def title(self) -> str:
+        return "DataReport: how the rows were read"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        splits = self.statistics
+        labels = [*dict.fromkeys(label for split in splits.values() for label in split.labels)]
+        rows = [("rows", *(f"{split.rows:,}" for split in splits.values()))]
+        for label in labels[:SHOWN_LABELS]:
+            rows.append((label, *(f"{split.labels.get(label, 0):,}" for split in splits.values())))
+        if len(labels) > SHOWN_LABELS:
+            others = labels[SHOWN_LABELS:]
+            counts = (sum(split.labels.get(label, 0) for label in others) for split in splits.values())
+            rows.append((counted(len(others), "others"), *(f"{count:,}" for count in counts)))
+        return [("", *splits), *rows]
+
+    def remarks(self) -> list[str]:
+        lines = []
+        for rows in self.read.raw.values() if self.read is not None else ():
+            lines += rows.notes
+        for name, split in self.statistics.items():
+            counts = ", ".join(f"{what}: {count:,}" for what, count in split.counts.items() if count)
+            lines += [f"{name}: {counts}"] if counts else []
+        if self.read is not None:
+            lines += [f"{item.what}: {item.value} (because: {item.why})" for item in self.read.inferred]
+        return [*lines, *self.warnings]
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,11 +222,7 @@ class FinetuneResult(Analysed):
 
     def rows(self) -> list[tuple[str, ...]]:
         if self.reading is not None:
-            splits = self.reading.statistics
-            labels = dict.fromkeys(label for split in splits.values() for label in split.labels)
-            rows = [("rows", *(f"{split.rows:,}" for split in splits.values()))]
-            rows += [(label, *(f"{split.labels.get(label, 0):,}" for split in splits.values())) for label in labels]
-            return [("", *splits), *rows]
+            return self.reading.rows()
         if isinstance(self.found, Comparison):
             return comparison_rows(self.found)
         linear = self.linear_baseline or {"method": "", "scores": None}

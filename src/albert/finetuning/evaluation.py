@@ -74,7 +74,7 @@ class Evaluation:
 
     scores: Mapping[str, float | None]
     baseline: Mapping[str, float | None] | None
-    predictions: list[dict[str, Any]]
+    predictions: list[dict[str, Any]] = field(repr=False)
     counts: Mapping[str, int]
     seconds: float
     notes: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class EvaluatedModels:
 
     together: Evaluation
     members: tuple[Evaluation, ...]
-    analysis: Mapping[str, Any] = field(default_factory=dict)
+    analysis: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def evaluate_directory(task: DeclaredTask, model: str, data: Path, split: str = "dev", **options: Any) -> Evaluation:

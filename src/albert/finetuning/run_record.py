@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -101,7 +101,7 @@ class FinetuningResult:
     """Scores on the development set, the content of `results.json`, and the model directory."""
 
     scores: Mapping[str, float | None]
-    report: Mapping[str, Any]
+    report: Mapping[str, Any] = field(repr=False)
     model_directory: Path
     already_complete: bool = False
 

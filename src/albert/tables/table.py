@@ -79,9 +79,9 @@ class ColumnRows(Sequence[Row]):
         """The value of every row in a column."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows:
-    """All rows of a split in file order.
+    """All rows of a split in file order; `repr` counts them.
 
     Attributes:
         counts: of what was noticed while reading.
@@ -97,6 +97,9 @@ class Rows:
     names: tuple[str | None, ...] = ()
     doubt: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Rows: {len(self.rows):,} with the columns {', '.join(self.columns)}>"
 
     @property
     def columns(self) -> tuple[str, ...]:

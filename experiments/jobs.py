@@ -12,7 +12,7 @@ from typing import Literal
 from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import find_task
@@ -237,7 +237,8 @@ def task_seeds(scale: Scale, variant: Variant) -> Sequence[int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The settings that all runs below a root share, saved in its `study.json`: scale, corpora, precision.
+# The settings that all runs below a root share, saved in its `study.json`: scale, corpora, precision. The version of
+# the layout in this file is that of the folder, with the scores beside the runs.
 
 STUDY_NAME = "study.json"
 
@@ -291,7 +292,7 @@ def open_study(
     if not (root / STUDY_NAME).is_file():
         precision = fastest_precision(pick_device(device))
         return Study(scale=scale or "tiny", corpora=records, precision=precision, seeds=seeds)
-    saved = load_json(Study, root / STUDY_NAME)
+    saved = load_versioned(Study, root / STUDY_NAME)
     saved = replace(saved, seeds=seeds or saved.seeds)
     if scale is not None and saved.scale != scale:
         raise InvalidConfiguration(root, f"holds runs of the scale {saved.scale}", f"give --scale {saved.scale}")

@@ -13,7 +13,7 @@ from rich.table import Table
 from albert.cli.render import bold, open_console, print_lines, table
 from albert.runtime.devices import set_threads
 from albert.runtime.errors import MissingInput, Unavailable, UsageError, did_you_mean
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.tasks import glue, race, squad
 from albert.tasks.declared import DeclaredTask
 from experiments import jobs, report
@@ -151,7 +151,7 @@ def run(
     counts = ", ".join(f"{count:,} {kind}" for kind, count in Counter(job.kind for job in listed).items())
     done = len(jobs.done_jobs(listed, folders))
     print_lines(console, f"{counts}; {done:,} of {len(listed):,} are done")
-    save_json(folders.root / jobs.STUDY_NAME, study)
+    save_versioned(folders.root / jobs.STUDY_NAME, study)
     Execution(folders=folders, jobs=listed, corpora=data, data=tasks, device=device).complete()
     write_tables(console, names, study, folders)
 

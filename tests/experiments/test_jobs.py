@@ -11,7 +11,7 @@ from experiments.report import csv_rows, describe_progress, markdown, side_by_si
 from experiments.results import read_outcome
 
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_json, save_versioned
 
 CORPORA = ("first", "second")
 
@@ -114,7 +114,7 @@ def test_keys_contain_the_precision_of_the_study(monkeypatch, tmp_path, capabili
     study = open_study(tmp_path, "tiny", (), "cpu")
     assert study.declared.recipe.precision == study.precision == precision
     assert {job.variant.recipe.precision for job in pretrainings("4", scale=study.declared)} == {precision}
-    save_json(tmp_path / STUDY_NAME, study)
+    save_versioned(tmp_path / STUDY_NAME, study)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": precision == "fp32"})
     assert open_study(tmp_path, "tiny", (), "cpu") == study  # on another machine it continues with its precision
     other = replace(study, precision="fp32" if precision == "bf16" else "bf16").declared
@@ -123,6 +123,6 @@ def test_keys_contain_the_precision_of_the_study(monkeypatch, tmp_path, capabili
 
 
 def test_a_study_keeps_its_number_of_seeds(tmp_path):
-    save_json(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu", seeds=3))
+    save_versioned(tmp_path / STUDY_NAME, open_study(tmp_path, "tiny", (), "cpu", seeds=3))
     jobs = pretrainings("5", scale=open_study(tmp_path, "tiny", (), "cpu").declared)
     assert [job.variant.recipe.seed for job in jobs] == [0, 0, 0, 1, 1, 1, 2, 2, 2]

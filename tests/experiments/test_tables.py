@@ -14,6 +14,7 @@ from tests.experiments.toy_scale import TOY
 
 from albert.cli import main as cli
 from albert.runtime.files import locked
+from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import file_hash
 from experiments import grids, layers
 
@@ -210,6 +211,14 @@ def test_bad_input_is_refused_in_one_line(words, code, subject, tmp_path, corpor
     places = {"here": tmp_path, "corpus": corpora[0]}
     refused(lambda: main(words.format(**places).split()), code, subject.format(**places))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stated", [2, None])
+def test_another_layout_of_a_study_is_refused_by_its_number(stated, finished, tmp_path, refused):
+    study = read_json_object(finished / "study.json")
+    assert study["layout"] == 1
+    (tmp_path / "study.json").write_text(json.dumps(study | {"layout": stated}))
+    refused(lambda: main(["show", "5", "--output", str(tmp_path)]), 65, tmp_path / "study.json", stated or "no layout version", 1)
 
 
 def test_another_scale_than_that_of_the_runs_is_refused(finished, refused):

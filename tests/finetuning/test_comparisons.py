@@ -270,7 +270,7 @@ def test_runs_are_removed_only_for_a_sweep_that_is_possible(table, pretrained, t
     command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
     command += ["--steps", "1", "--device", "cpu"]
     assert run([*command, "--seeds", "1"]) == 0
-    for impossible in (["--seeds", "0"], ["--folds", "1000"], ["--rates", "1e-4"], ["--rates", "1e-4", "-1"]):
+    for impossible in (["--seeds", "0"], ["--folds", "1000"], ["--rates", "1e-4"], ["--rates", "1e-4", "1e-4", "2e-4"]):
         assert run([*command, "--replace", *impossible]) == 78
         assert (tmp_path / "run/seed-0/results.json").exists()
     assert run([*command, "--folds", "2"]) == 73
@@ -306,6 +306,8 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         (f"{SWEEP} --rates 1e-4", "rates: are fewer than two different ones; such as --rates 1e-4 2.5e-4"),
         (f"{SWEEP} --rates", "rates: are fewer than two different ones"),
         (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1.0"),
+        (f"{SWEEP} --rates 1e-4 2e-4 1.0000001e-4", "rates: 0.0001 is there twice, to six digits; give each rate once"),
+        (f"{SWEEP} --rates 2e-4 1e-4 2e-4", "rates: 0.0002 is there twice"),
         (f"{SWEEP} --rates 1e-4 2e-4 --frozen", "--rates: has no effect with --frozen"),
         (f"{SWEEP} --folds 1", "folds: are 1, from 2 to"),
         (f"{SWEEP} --seeds 0", "seeds: are 0, at least 1 is needed"),

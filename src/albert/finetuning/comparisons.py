@@ -3,6 +3,7 @@
 OUTPUT/rate-0.0001, … or fold-1, …   the runs; finished ones are kept
     summary.json                      the scores of each, updated after each run"""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -218,9 +219,14 @@ def compare_rates(
 
 
 def recipes_of(task: DeclaredTask, recipe: RecipeLike, rates: Sequence[float]) -> dict[float, RecipeLike]:
-    """The recipe with each rate; InvalidConfiguration for rates at which no model learns, or for fewer than two."""
+    """The recipe with each rate; InvalidConfiguration for rates at which no model learns, for fewer than two, and for
+    two that would have the same directory."""
     if len(set(rates)) < 2:
         raise InvalidConfiguration("rates", "are fewer than two different ones", "such as --rates 1e-4 2.5e-4")
+    shown = Counter(f"{rate:g}" for rate in rates)
+    twice = [rate for rate, count in shown.items() if count > 1]
+    if twice:
+        raise InvalidConfiguration("rates", f"{twice[0]} is there twice, to six digits", "give each rate once")
     recipes: dict[float, RecipeLike] = {}
     for rate in rates:
         recipes[rate] = replace(recipe or RecipeChanges(), learning_rate=rate)

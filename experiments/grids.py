@@ -23,7 +23,7 @@ from albert.runtime.json_files import from_json, to_json
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import find_task
-from albert.training.record import pretraining_fingerprint
+from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, record_fingerprint
 from experiments.layers import SMOOTHNESS
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -314,8 +314,9 @@ def variant_key(variant: Variant, corpora: Sequence[str]) -> str:
         corpora: fingerprints of all prepared corpora.
     """
     recipe = variant.recipe
+    left_out = {*PRETRAINING_MAY_CHANGE, *PRETRAINING_GROWS} - {"model.vocab_size"}
     identity = {
-        "recipe": pretraining_fingerprint(recipe),
+        "recipe": record_fingerprint(to_json(recipe), left_out),
         "limits": [recipe.max_tokens, recipe.max_minutes],
         "dropout_changes": to_json(recipe.dropout_changes),
         "start": None if variant.start is None else variant_key(variant.start, corpora),

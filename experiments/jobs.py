@@ -16,8 +16,7 @@ from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import find_task
-from albert.text.shards import TokenCorpus
-from albert.training.record import CorpusRecord, corpus_records
+from albert.text.shards import CorpusRecord, TokenCorpus, corpus_record
 from albert.training.run_folder import RESULTS_NAME, RunFolder
 from experiments.grids import SCALES, Downstream, Grid, Scale, ScaleName, Variant, variant_key
 
@@ -288,7 +287,7 @@ def open_study(
         MissingInput, DamagedData: a corpus cannot be opened.
     """
     opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
-    records = corpus_records(opened).corpora
+    records = tuple(map(corpus_record, opened))
     if not (root / STUDY_NAME).is_file():
         precision = fastest_precision(pick_device(device))
         return Study(scale=scale or "tiny", corpora=records, precision=precision, seeds=seeds)

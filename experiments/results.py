@@ -20,7 +20,6 @@ from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import MANIFEST_NAME
-from albert.training.record import CORPORA_NAME
 from albert.training.run_folder import RESULTS_NAME, RunFolder
 from experiments.grids import DOWNSTREAM, Claim, Column, Contrast, Grid, Relation, Row, Scale, Variant, variant_key
 from experiments.jobs import (
@@ -455,7 +454,7 @@ def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
         yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
         scores = root / "scores" / path.name
         results = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
-        for file in (run.recipe_path, run.start_path, path / CORPORA_NAME, *results):
+        for file in (run.recipe_path, run.start_path, run.inputs_path, *results):
             if file.is_file():
                 yield file, file.read_bytes()
 

@@ -56,10 +56,10 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan
 from albert.training.loop import train
-from albert.training.record import Run
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import Run
+from albert.training.task import TrainingTask
 from albert.training.update import Batch, Sums
-from albert.training.work import Work
 
 OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"
 RECIPE = OptimizerRecipe(kind="adamw", learning_rate=2e-5, weight_decay=0.01)
@@ -236,7 +236,7 @@ class _Clocked(NamedTuple):
         return self.batches.micro_batches(step, rank, world_size)
 
 
-class _OneEpoch(Work):
+class _OneEpoch(TrainingTask):
     """Training at a constant rate, without evaluation; nothing is saved."""
 
     def learning_rate(self, step: int, budget_used: float) -> float:

@@ -14,7 +14,7 @@ from dev.reliability.durable_calls import Fault, inject
 from dev.reliability.fork_server import tell
 
 from albert.cli import main
-from albert.pretraining import batches, work
+from albert.pretraining import batches, task
 from albert.pretraining import run as pretrain
 from albert.runtime.devices import measured_matmul_rate
 from albert.training import loop as steps
@@ -39,7 +39,7 @@ PHASES = (
     (steps, "update", "training"),
     (run_folder.RunFolder, "save_checkpoint", "save"),
     (run_folder, "remove_directory", "rotation"),
-    (work.PretrainingWork, "evaluate", "evaluation"),
+    (task.PretrainingTask, "evaluate", "evaluation"),
     (pretrain, "save_model_directory", "end"),
 )
 """(owner, function, phase): the functions that are phases of a run; before the first of them it is in \"start\"."""
@@ -63,7 +63,7 @@ def run(words: list[str], pause_at: str, tell_samples: bool, diverge_at: int | N
     if tell_samples:
         batches.PretrainingBatches.micro_batches = with_samples(batches.PretrainingBatches.micro_batches)
     if diverge_at is not None:
-        work.pretraining_objective = diverging(work.pretraining_objective, diverge_at)
+        task.pretraining_objective = diverging(task.pretraining_objective, diverge_at)
     if fault is not None:
         inject(Fault(**fault))
     return _run_file(words[1:]) if words[0] == "python" else main.run(words)

@@ -56,8 +56,8 @@ def main(arguments: list[str]) -> None:
     commit = args.commit or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
     machine = describe_machine()
     machine_name = f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}"
-    finetuned = (args.run / "results.json").exists()
-    record = record_finetuning if finetuned else record_pretraining
+    is_finetuned = "scores" in read_json_object(args.run / "results.json")
+    record = record_finetuning if is_finetuned else record_pretraining
     for row in record(args.run, args.results, args.name, commit, machine_name, args.command):
         print(f"{row.figure}: {row.value}" + (f" (constant answer {row.baseline})" if row.baseline != "" else ""))
 

@@ -52,8 +52,8 @@ def test_few_steps_shorten_the_warmup_at_both_doors(corpus, tmp_path, capsys):
     assert learning_rates(tmp_path / "b") == learning_rates(tmp_path / "a")
     assert (tmp_path / "b" / "curves.png").exists()
     # The setting that differs from the finished run is named.
-    assert run([*command, "--steps", "40", "--seed", "3"]) == 78
-    assert "started with seed 0, now it is 3" in capsys.readouterr().err
+    assert run([*command, "--steps", "40", "--seed", "3"]) == 73
+    assert "holds a finished run with other settings: seed (0, now 3)" in capsys.readouterr().err
 
 
 def test_a_warmup_that_is_given_stays_and_an_older_run_keeps_its_own(corpus, tmp_path, capsys):

@@ -37,9 +37,9 @@ def model_bytes(run):
 @pytest.fixture
 def killed_at(monkeypatch):
     """A block in which pre-training ends without saving, as if killed, at a given call of the objective."""
-    from albert.pretraining import work
+    from albert.pretraining import task
 
-    inner = work.pretraining_objective
+    inner = task.pretraining_objective
 
     @contextmanager
     def killed(call: int):
@@ -52,7 +52,7 @@ def killed_at(monkeypatch):
             return inner(model, batch)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(work, "pretraining_objective", objective)
+            patch.setattr(task, "pretraining_objective", objective)
             yield calls
 
     return killed

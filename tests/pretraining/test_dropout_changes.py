@@ -8,7 +8,7 @@ from tests.pretraining.conftest import events
 from tests.refusals import refusal
 
 from albert.pretraining.run import pretrain
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.json_files import load_versioned
 
 
@@ -66,10 +66,10 @@ def test_other_settings_are_still_compared_and_the_present_dropout_is_no_change(
 ):
     run = tmp_path / "run"
     killed_after(run, 5)
-    with refusal(InvalidConfiguration, "seed", 0, 1):
+    with refusal(CannotCreate, "seed", 0, 1):
         pretrain(replace(recipe, seed=1), tiny_corpus, run, "cpu", change_dropout=0.0)
     other = replace(recipe, model=replace(recipe.model, hidden_dropout_prob=0.0))
-    with refusal(InvalidConfiguration, "model.hidden_dropout_prob", 0.2, 0.0):
+    with refusal(CannotCreate, "model.hidden_dropout_prob", 0.2, 0.0):
         pretrain(other, tiny_corpus, run, "cpu")
     killed_after(run, 1, change_dropout=0.2)
     assert changes_of(recipe, run) == ()

@@ -122,11 +122,11 @@ def checked_run(tiny_corpus, tiny_recipe, tmp_path, monkeypatch):
         *values, _, ranks = arguments
         return check(*values, CPU, ranks)
 
-    def decide_as_on_a_gpu(model, recipe, samples, device, ranks, checked):
+    def decide_as_on_a_gpu(model, recipe, samples, device, ranks):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gpu_paths, "paths_of_recipe", check_on_cpu)
             patch.setattr(torch.nn.Module, "to", lambda module, *_: module)
-            return decide(model, recipe, samples, torch.device("cuda"), ranks, checked)
+            return decide(model, recipe, samples, torch.device("cuda"), ranks)
 
     monkeypatch.setattr(run, "trained_form", decide_as_on_a_gpu)
 

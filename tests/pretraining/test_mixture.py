@@ -13,7 +13,7 @@ from albert.pretraining.batches import MixedSamples, open_corpora
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
@@ -87,7 +87,7 @@ def test_a_run_over_a_mixture_records_and_checks_its_corpora(corpora, tiny_recip
     assert card.count("tokens of 300 pieces") == 2 and "mixture" in card
     with refusal(InvalidConfiguration, "weights"):
         pretrain(recipe, corpora / "a", tmp_path / "other", "cpu")
-    with refusal(InvalidConfiguration, "mixture"):
+    with refusal(CannotCreate, "mixture"):
         pretrain(replace(recipe, mixture=()), both, tmp_path / "run", "cpu")
     settings, tokenizer = PreparationSettings(held_out=0.5), load_tokenizer(corpora / "a")
     prepare([corpora / "of-b" / "raw"], tokenizer, tmp_path / "half", settings, workers=1)

@@ -12,11 +12,11 @@ from albert.cli.main import run as cli
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
-from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import load_versioned, read_json_object, save_json
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.json_files import load_versioned, read_json_object, save_json, to_json
 from albert.text.sentencepiece import train_tokenizer
-from albert.training.record import pretraining_fingerprint
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, record_fingerprint
 
 
 def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, capsys):
@@ -25,7 +25,7 @@ def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, 
     save_json(recipe, tiny_recipe)
     command = ["pretrain", str(recipe), "--data", str(tiny_corpus), "--output", str(run), "--device", "cpu"]
     assert cli([*command, "--steps", "2", "--replace"]) == 0
-    assert cli([*command, "--steps", "2", "--seed", "7"]) == 78
+    assert cli([*command, "--steps", "2", "--seed", "7"]) == 73
     assert "--replace" in capsys.readouterr().err
     first = model_bytes(run)
     assert cli([*command, "--seed", "7", "--replace", "--mixture", "1", "2"]) != 0
@@ -77,6 +77,7 @@ def test_annealing_by_budget_ends_at_rate_zero_and_resumes_with_the_same_bytes(t
         if step > 3:
             shutil.rmtree(checkpoint)
     shutil.rmtree(run / "model")
+    (run / "results.json").unlink()
     pretrain(recipe, tiny_corpus, run, "cpu")
     assert model_bytes(run) == model_bytes(tmp_path / "reference")
 
@@ -86,8 +87,12 @@ def test_total_steps_may_not_change(tiny_recipe, tiny_corpus, tmp_path):
     result = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
     assert read_json_object(result.model / "config.json")["sentence_objective"] == "sop"
     longer = replace(recipe, schedule=replace(tiny_recipe.schedule, total_steps=20))
-    with refusal(InvalidConfiguration, "schedule.total_steps", 12, 20):
+    with refusal(CannotCreate, "schedule.total_steps", 12, 20):
         pretrain(longer, tiny_corpus, tmp_path / "run", "cpu")
+
+
+def pretraining_fingerprint(recipe):
+    return record_fingerprint(to_json(recipe), (*PRETRAINING_MAY_CHANGE, *PRETRAINING_GROWS))
 
 
 def test_limits_and_guards_are_not_part_of_the_fingerprint(tiny_recipe):
@@ -104,15 +109,16 @@ def test_the_fingerprint_changes_with_what_decides_the_result(tiny_recipe):
 
 def test_another_corpus_is_refused_with_what_differs(tiny_recipe, tiny_corpus, tiny_texts, tmp_path):
     pretrain(replace(tiny_recipe, max_tokens=1), tiny_corpus, tmp_path / "run", "cpu")
-    [saved] = read_json_object(tmp_path / "run" / "corpora.json")["corpora"]
+    saved = read_json_object(tmp_path / "run" / "inputs.json")["inputs"]["corpus"]
     tokenizer = train_tokenizer(tiny_texts, vocab_size=290)
     prepare_texts(tiny_texts[:30], tokenizer, tmp_path, 0.2).rename(tmp_path / "other")
-    with pytest.raises(InvalidConfiguration) as refusal:
+    with pytest.raises(CannotCreate) as refusal:
         pretrain(tiny_recipe, tmp_path / "other", tmp_path / "run", "cpu")
     message = str(refusal.value)
-    assert f"started with the corpus corpus ({saved['documents']} documents, {saved['tokens']:,} tokens" in message
-    assert f"tokenizer {saved['tokenizer'][:8]}" in message and f"tokenizer {tokenizer.fingerprint[:8]}" in message
-    assert "now it is other (" in message and "\n" not in message
+    name = saved["name"]
+    assert f"holds a finished run with another corpus: {name} ({saved['fingerprint'][:8]}), now other (" in message
+    assert name.startswith("corpus (") and " documents, " in name and " tokens, " in name
+    assert f"tokenizer {tokenizer.fingerprint[:8]}" in message and "\n" not in message
 
 
 def test_the_recipes_of_the_paper_have_its_values():

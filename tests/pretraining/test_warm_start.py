@@ -15,7 +15,7 @@ from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassific
 from albert.pretraining.evaluation import HeldOutSamples
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init, recipe_for_model
-from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_versioned
 from albert.text.sentencepiece import train_tokenizer
 
@@ -112,13 +112,13 @@ def test_a_run_killed_before_its_first_checkpoint_needs_the_model_again(
 
 def test_a_run_resumes_from_its_own_start_only(start, short, tiny_corpus, tmp_path):
     pretrain(short, tiny_corpus, tmp_path / "random", "cpu")
-    with refusal(InvalidConfiguration, "random weights"):
+    with refusal(CannotCreate, "random weights"):
         start(run="random")
     record = start().run / "start.json"
     before = record.read_bytes()
-    with refusal(InvalidConfiguration, "source", "random"):
+    with refusal(CannotCreate, "source", "random"):
         start(model=tmp_path / "random")
-    with refusal(InvalidConfiguration, "options"):
+    with refusal(CannotCreate, "without the head sentence_order"):
         start(drop_heads=("sentence_order",))
     assert start().start is not None and record.read_bytes() == before
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from tests.pretraining.conftest import events
 
 from albert.cli.main import run
-from albert.pretraining import work as pretraining_work
+from albert.pretraining import task as pretraining_task
 from albert.pretraining.batches import pretraining_objective
 from albert.runtime.json_files import save_json
 from albert.training.run_folder import RunFolder
@@ -43,7 +43,7 @@ def in_worker(monkeypatch):
                 function(len(calls))
             return pretraining_objective(model, batch)
 
-        monkeypatch.setattr(pretraining_work, "pretraining_objective", objective)
+        monkeypatch.setattr(pretraining_task, "pretraining_objective", objective)
 
     return patch
 
@@ -57,7 +57,7 @@ def test_several_workers_learn_what_one_learns(pretrain, tmp_path, precision, to
     runs = {number: tmp_path / str(number) for number in (1, *several)}
     for number in runs:
         assert pretrain(str(number), number, precision=precision) == 0
-        assert events(runs[number], "circumstances")[0]["now"]["workers"] == number
+        assert events(runs[number], "environment")[0]["now"]["workers"] == number
     expected = load_file(runs[1] / "model" / "model.safetensors")
     for number in several:
         for name, tensor in load_file(runs[number] / "model" / "model.safetensors").items():

@@ -60,7 +60,7 @@ AGAIN = [
         ("corpus/corpus.json", ["info", "{root}/corpus"]),
         ("corpus/MANIFEST.json", ["info", "{root}/corpus", "--verify"]),
         ("pretrained/recipe.json", RESUME),
-        ("pretrained/corpora.json", RESUME),
+        ("pretrained/inputs.json", RESUME),
         ("pretrained/checkpoints/step-00000001/training_state.json", RESUME),
         ("finetuned/recipe.json", AGAIN),
         ("finetuned/results.json", AGAIN),

@@ -149,9 +149,9 @@ def make_model():
 
 def point_work(model, optimizer, objective=point_objective, source=None, **changes):
     """The work of a run on points; `changes` replace attributes and methods."""
-    from albert.training.work import Work
+    from albert.training.task import TrainingTask
 
-    class PointWork(Work):
+    class PointTask(TrainingTask):
         def learning_rate(self, step, budget_used):
             return 0.01 / (step + 1)
 
@@ -164,7 +164,7 @@ def point_work(model, optimizer, objective=point_objective, source=None, **chang
         def save(self, directory):
             (directory / "model.bin").write_bytes(bytes(10))
 
-    work = PointWork(module=model, optimizer=optimizer, source=source or PointSource(), device=torch.device("cpu"))
+    work = PointTask(module=model, optimizer=optimizer, source=source or PointSource(), device=torch.device("cpu"))
     work.evaluates = changes.get("evaluate") is not None
     for name, value in changes.items():
         setattr(work, name, value)
@@ -177,8 +177,8 @@ def train(make_model, tmp_path):
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
     from albert.training import loop
     from albert.training.logging import TrainingPlan
-    from albert.training.record import Run
     from albert.training.run_folder import RunFolder
+    from albert.training.same_run import Run
 
     def train(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
         train.model = model = make_model(dropout)

@@ -29,8 +29,8 @@ from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_json_object
 from albert.training.logging import TrainingPlan
 from albert.training.loop import train
-from albert.training.record import Run
 from albert.training.run_folder import RunFolder, Stopped
+from albert.training.same_run import Run
 from albert.training.update import Sums
 
 CPU = torch.device("cpu")
@@ -48,8 +48,8 @@ def nan_at(bad, factor=math.nan, calls=None):
     return wrapped
 
 
-def incidents_of(run):
-    return read_json_object(run.checkpoints()[-1][1] / "training_state.json")["incidents"]
+def divergences_of(run):
+    return read_json_object(run.checkpoints()[-1][1] / "training_state.json")["divergences"]
 
 
 # ---- skipping --------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_skipped_update_is_recorded_and_the_run_continues(train, run, capsys):
     assert "class is nan in step 4: update skipped" in capsys.readouterr().err
     first = events(run, "train")[0]
     assert math.isfinite(first["loss"]) and first["tokens"] == 192
-    assert incidents_of(run)["skipped"] == [3]
+    assert divergences_of(run)["skipped"] == [3]
 
 
 def test_more_than_ten_skipped_updates_in_a_row_end_the_run(train, run):
@@ -84,14 +84,14 @@ def test_a_rollback_skips_the_data_since_the_checkpoint(train, run, capsys):
     assert calls == list(range(0, 104, 8))  # batches 4 to 6 do not count
     assert (result.steps, result.rollbacks, result.tokens) == (10, 1, 480)
     assert "class is nan in step 7: back to step 4, skipping the data seen since then" in capsys.readouterr().err
-    assert incidents_of(run)["rollbacks"] == [{"step": 4, "batches": 3}]
+    assert divergences_of(run)["rollbacks"] == [{"step": 4, "batches": 3}]
     assert [record["to_step"] for record in events(run, "rollback")] == [4]
 
 
 def test_a_rollback_before_the_first_checkpoint_returns_to_step_0(train, run):
     _, result = train(objective=nan_at({16}), **ROLLBACK, kind="adamw")
     assert (result.steps, result.rollbacks) == (10, 1)
-    assert incidents_of(run)["rollbacks"] == [{"step": 0, "batches": 3}]
+    assert divergences_of(run)["rollbacks"] == [{"step": 0, "batches": 3}]
 
 
 def test_the_maximum_number_of_rollbacks_ends_the_run(train, run):
@@ -126,7 +126,7 @@ def test_skipped_updates_are_the_same_after_a_resume(train, run, reference, call
     train(objective=bad, **settings)
     assert final_bytes(run) == final_bytes(reference)
     assert journal_of(run.path) == journal_of(reference.path)
-    assert incidents_of(run) == incidents_of(reference)
+    assert divergences_of(run) == divergences_of(reference)
 
 
 @pytest.mark.parametrize("call", [3, 5, 6, 8, None])
@@ -137,7 +137,7 @@ def test_the_weights_after_rollbacks_depend_on_the_skipped_batches_only(train, r
         train_until_signal(train, bad, call, **ROLLBACK, **settings)
     _, result = train(objective=bad, **ROLLBACK, **settings)
     assert result.rollbacks == 2
-    rollbacks = incidents_of(run)["rollbacks"]
+    rollbacks = divergences_of(run)["rollbacks"]
 
     class WithoutSkipped:
         def micro_batches(self, step, rank, world_size):
@@ -166,7 +166,7 @@ def test_weights_that_are_not_finite_are_not_saved(train, run, reaction):
     if reaction == "rollback":
         _, result = train(**settings)
         assert (result.steps, result.rollbacks) == (10, 1)
-        assert incidents_of(run)["rollbacks"] == [{"step": 3, "batches": 3}]
+        assert divergences_of(run)["rollbacks"] == [{"step": 3, "batches": 3}]
     else:
         with refusal(Diverged, "measure.weight"):
             train(**settings)

@@ -180,7 +180,7 @@ def test_a_resume_in_another_environment_prints_a_note_and_is_recorded(train, ru
     assert f"processor {processor} → Another 9000, capabilities {capabilities} → AVX1, fp32_products" in note
     assert "→ Another library" in note
     assert f"threads {threads} → 7; the result will not be bit-identical" in note
-    started, changed = events(run, "circumstances")
+    started, changed = events(run, "environment")
     assert (started["step"], started["now"]["processor"], started["changes"]) == (0, processor, {})
     assert (changed["step"], changed["now"]["processor"]) == (3, "Another 9000")
     assert changed["changes"]["capabilities"] == {"before": capabilities, "now": "AVX1"}
@@ -263,7 +263,7 @@ def test_a_checkpoint_holds_model_moments_progress_and_environment(train, run):
     saved = read_json_object(checkpoint / "training_state.json")
     assert (saved["step"], saved["tokens"], saved["identity"]) == (10, 480, IDENTITY)
     keys = {"torch", "threads", "world_size", "device", "processor", "capabilities", "fp32_products", "precision"}
-    assert keys <= set(saved["circumstances"])
+    assert keys <= set(saved["environment"])
 
 
 @pytest.mark.parametrize("kind", ["adamw", "lamb", "muon"])

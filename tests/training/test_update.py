@@ -89,6 +89,6 @@ def test_numbers_that_are_not_finite_leave_the_weights_unchanged(make_model, fac
         model.classifier.weight.register_hook(lambda gradient: gradient * factor)
     metrics = take(model, PointSource(micro_batch_size=4).micro_batches(0, 0, 1), broken)
     subject = "class" if term == "loss" else "gradient norm"
-    assert str(metrics.alarm) in (f"{subject} is nan", f"{subject} is inf")
+    assert str(metrics.non_finite) in (f"{subject} is nan", f"{subject} is inf")
     assert torch.equal(weights_of(model), before)
     assert all(parameter.grad is None for parameter in model.parameters())

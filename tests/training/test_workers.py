@@ -108,7 +108,7 @@ def test_a_resume_with_another_number_of_workers_prints_a_note(train_with_worker
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "note" in line]
     assert "workers 1 → 2" in line
     assert "not be bit-identical" in line
-    assert [event["now"]["workers"] for event in events(run, "circumstances")] == [1, 2]
+    assert [event["now"]["workers"] for event in events(run, "environment")] == [1, 2]
 
 
 def test_an_error_of_a_worker_is_raised_after_the_others_are_done(workers):

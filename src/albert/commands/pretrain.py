@@ -33,12 +33,12 @@ from albert.pretraining.recipe import (
     with_steps,
     within_batch,
 )
+from albert.pretraining.start_record import Head, recorded_start
 from albert.runtime.environment import world
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.json_files import to_json, to_toml
 from albert.runtime.words import counted
 from albert.training.metric_logger import DEFAULT_LOG, Log
-from albert.training.record import Head, recorded_start
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import RecipeChanges
-from albert.training.record import refuse_other_runs
+from albert.training.same_run import refuse_other_runs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from albert.finetuning.evaluation import model_outputs
 from albert.finetuning.model import Start, StartedModel, fit_length, start_model
 from albert.finetuning.options import LearningPlan, RequestedRecipe, plan_learning
 from albert.finetuning.run_record import FinetuningSettings, start_identity
-from albert.finetuning.work import FinetuningWork
+from albert.finetuning.work import FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import to_json
@@ -63,7 +63,7 @@ def pooled_encoder(started: StartedModel, dense: nn.Module | None) -> PooledEnco
 
 
 @dataclass(kw_only=True)
-class EmbeddingWork(FinetuningWork):
+class EmbeddingWork(FinetuningTask):
     """Fine-tuning an encoder for the vectors of its texts."""
 
     kind: str

@@ -26,8 +26,9 @@ from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
-from albert.training.record import read_record, refuse_other_runs
+from albert.training.record import read_record
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import refuse_other_runs
 
 
 @dataclass(frozen=True, kw_only=True)

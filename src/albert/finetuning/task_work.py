@@ -13,7 +13,7 @@ from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.model import StartedModel, head_description
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
-from albert.finetuning.work import FinetuningWork
+from albert.finetuning.work import FinetuningTask
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_versioned, to_json
 from albert.tasks.declared import DeclaredTask
@@ -26,7 +26,7 @@ FROZEN_HEAD_NAME = "frozen_head.json"
 
 
 @dataclass(kw_only=True)
-class TaskWork(FinetuningWork):
+class TaskWork(FinetuningTask):
     """Fine-tuning an encoder and a head on a task."""
 
     task: DeclaredTask

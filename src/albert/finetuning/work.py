@@ -19,7 +19,7 @@ from albert.training.logging import TrainingPlan
 from albert.training.metric_logger import Log
 from albert.training.run_folder import RunFolder
 from albert.training.self_check import check_attention_kernel
-from albert.training.work import Work
+from albert.training.task import TrainingTask
 
 Announce = Callable[[Mapping[str, Any]], None]
 """Shows a user how a run trains, before its first update: the values of `LearningPlan.figures`, and `before_training`,
@@ -27,7 +27,7 @@ lines about what was computed so far, and `frozen`, whether only the head is lea
 
 
 @dataclass(kw_only=True)
-class FinetuningWork(Work):
+class FinetuningTask(TrainingTask):
     """Fine-tuning by a plan."""
 
     plan: LearningPlan

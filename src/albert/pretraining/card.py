@@ -8,12 +8,12 @@ from albert.checkpoints.families import family_of
 from albert.model.cost import count_parameters
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.start_record import StartRecord
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import flatten, from_json, to_json
 from albert.runtime.words import counted
 from albert.text.shards import TokenCorpus
 from albert.training.logging import TrainingResult
-from albert.training.record import StartRecord
 
 
 def run_card(

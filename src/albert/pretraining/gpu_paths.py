@@ -52,13 +52,11 @@ def trained_form(
     samples: SampleSource,
     device: torch.device,
     ranks: Ranks,
-    checked: bool,
 ) -> TrainedForm:
     """Choose the form in which a model is trained; on a GPU its paths are checked first.
 
     Args:
         model: unsharded; all ranks get the first one's weights.
-        checked: whether to check the paths; a run that takes no further update needs none.
 
     Raises:
         Unavailable: the recipe asks for a path that fails or gives other numbers.
@@ -68,7 +66,7 @@ def trained_form(
     fixed = recipe.fixed_shape if recipe.fixed_shape is not None else on_gpu or compiled
     loss = PretrainingLoss(model, shape_of(recipe, samples, ranks.size)) if fixed else None
     checks: tuple[SelfCheck, ...] = ()
-    if on_gpu and checked:
+    if on_gpu:
         paths = paths_of_recipe(model, loss, compiled, recipe, samples, device, ranks)
         checks = paths.checks
         compiled = paths.compiled

@@ -1,4 +1,4 @@
-"""Pre-training recipes: all settings of a run as a value, the named recipes, and the recipe of a run in its folder."""
+"""Pre-training recipes: all settings of a run as a value, and the named recipes."""
 
 import math
 import tomllib
@@ -19,11 +19,9 @@ from albert.runtime.json_files import (
     from_json,
     load_versioned,
     read_toml_or_json,
-    save_versioned,
     to_json,
 )
 from albert.runtime.manifest import LAYOUT, require_layout
-from albert.training.record import PRETRAINING_MAY_CHANGE_LATER_UPDATES, require_same_recipe
 from albert.training.run_folder import RunFolder
 
 DropoutChanges = tuple[tuple[int, float], ...]
@@ -251,23 +249,3 @@ def find_recipe(name: str) -> PretrainingRecipe:
     if Path(name).exists() and not Path(name).is_dir():  # opening refuses pipes
         return read_recipe(Path(name))
     raise UsageError(f"recipe {name}", "is neither a known recipe nor a file", did_you_mean(name, RECIPES))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The recipe of a run, saved in its folder.
-
-
-def check_and_save_recipe(folder: RunFolder, recipe: PretrainingRecipe) -> None:
-    """Save the recipe of a new run; for a resumed run, compare the recipe and save what may change.
-
-    Raises:
-        InvalidConfiguration: the run has another recipe.
-    """
-    if folder.recipe_path.exists():
-        saved = saved_recipe(folder)
-        require_same_recipe(folder, to_json(saved), to_json(recipe))
-        changeable = (*PRETRAINING_MAY_CHANGE_LATER_UPDATES, "dropout_changes")
-        recipe = replace(saved, **{name: getattr(recipe, name) for name in changeable})
-        if recipe == saved:
-            return
-    save_versioned(folder.recipe_path, recipe)

@@ -1,75 +1,42 @@
-"""`pretrain` trains a model on a prepared corpus by a recipe, evaluates it and writes a model directory."""
+"""`pretrain` trains a model on a prepared corpus by a recipe, evaluates it and writes a model directory.
+
+`open_run` reads and checks everything; `PretrainingRun` is what the workflow of all runs (`albert.training.run`) then
+sets up, trains, scores and writes."""
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
 from albert.model.encoder import sinusoids
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining.batches import PretrainingBatches, open_corpora
+from albert.pretraining.batches import PretrainingBatches, SampleSource, open_corpora
 from albert.pretraining.card import masked_question, run_card
-from albert.pretraining.evaluation import held_out_samples, samples_of
+from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, samples_of
 from albert.pretraining.fixed_shape import FixedBatches
 from albert.pretraining.gpu_paths import trained_form
-from albert.pretraining.recipe import (
-    DropoutChanges,
-    PretrainingRecipe,
-    check_and_save_recipe,
-    dropout_at,
-    saved_recipe,
-)
+from albert.pretraining.recipe import DropoutChanges, PretrainingRecipe, dropout_at, saved_recipe
 from albert.pretraining.start import Init, warm_start_for_pretraining
+from albert.pretraining.start_record import INITIAL_WEIGHTS, RANDOM_WEIGHTS, StartRecord, recorded_start
 from albert.pretraining.statistics import tokens_cut
-from albert.pretraining.work import PretrainingWork, training_plan
+from albert.pretraining.task import PretrainingTask, training_plan
 from albert.runtime.devices import deterministic_kernels, fastest_precision, pick_device, seed_torch
-from albert.runtime.distributed import (
-    code_fingerprint,
-    process_group,
-    require_same_on_ranks,
-    sum_over_ranks,
-    wait_for_all,
-)
+from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks, wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned, to_json
-from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
-from albert.text.shards import FEW_TOKENS, TokenCorpus, few_tokens
+from albert.text.shards import FEW_TOKENS, TokenCorpus, corpus_record, few_tokens
 from albert.training.logging import TrainingResult
-from albert.training.loop import is_finished, train
 from albert.training.metric_logger import DEFAULT_LOG, Log, require_logger
-from albert.training.record import (
-    Run,
-    StartRecord,
-    check_and_save_corpora,
-    pretraining_fingerprint,
-    recorded_start,
-    require_same_start,
-)
-from albert.training.run_folder import RunFolder, remove_run
+from albert.training.run import RunWork, run_training
+from albert.training.run_folder import RunFolder
+from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, Input, Run
 from albert.training.update import BatchSource, training_workers
-
-
-def untrained_model(recipe: PretrainingRecipe) -> AlbertForPreTraining:
-    """A model with random weights and the recipe's initial positions; the same for the same recipe and torch build."""
-    seed_torch("initialization", recipe.seed)
-    model = AlbertForPreTraining(recipe.model)
-    if recipe.sinusoidal_positions is not None:
-        positions = model.albert.embeddings.position_embeddings.weight
-        waves = sinusoids(len(positions), positions.shape[1], recipe.sinusoidal_positions)
-        with torch.no_grad():
-            positions.copy_(waves)
-    model.albert.encoder.checkpointing = recipe.activation_checkpointing
-    if recipe.sequences.objective == "none":  # without a loss, weight decay alone would shrink these to zero
-        for part in (model.albert.pooler, model.sop_classifier):
-            assert part is not None
-            part.requires_grad_(False)
-    return model
 
 
 @dataclass(frozen=True)
@@ -110,135 +77,25 @@ def pretrain(
         replace: remove an earlier run in `output` after all checks, and begin anew.
 
     Raises:
-        CannotCreate: with `replace`, `output` is not a run, is in use, or contains the corpus or the model.
+        CannotCreate: `output` holds another run; with `replace`, it is not a run, is in use, or contains the corpus or
+            the model.
         Unavailable: the library of `log` is not installed.
-        InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or the weights of `init` do not
-            fit the recipe.
+        InvalidConfiguration: a setting is invalid, or the weights of `init` do not fit the recipe.
         DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
-        Diverged, Stopped: see `training.loop.Training`.
+        Diverged, Stopped: see `training.loop.train`.
     """
     require_logger(log)
-    torch_device = pick_device(device, world().local_rank)
-    with (
-        deterministic_kernels(torch_device, recipe.deterministic),
-        process_group(torch_device, recipe.peer_timeout_minutes) as ranks,
-    ):
-        # The corpora and the recipe, which are the same on all ranks.
-        corpora = open_corpora([data] if isinstance(data, Path) else data, verify=ranks.is_first)
-        manifests = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in corpora)
-        folder = RunFolder(output)
-        facts = {
-            "code": code_fingerprint(),
-            "torch": torch.__version__,
-            "recipe": repr((recipe, change_dropout)),
-            "tokenizer": " ".join(corpus.description.tokenizer_fingerprint for corpus in corpora),
-            "corpus": manifests,
-            "model to start from": repr(init),
-            "newest checkpoint": repr([step for step, _ in folder.checkpoints()[-1:]]),
-        }
-        require_same_on_ranks(facts, ranks, torch_device)
-        # A run that is replaced is not resumed: the checks look into a folder that does not exist.
-        resumed = RunFolder(output / "replaced") if replace else folder
-        recipe = resolve_recipe(recipe, corpora[0], resumed, torch_device, ranks, change_dropout)
+    directories = [data] if isinstance(data, Path) else list(data)
 
-        # The samples and the model. All checks come before the first file is written.
-        if recipe.batch_size % ranks.size:
-            why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
-            raise InvalidConfiguration("batch_size", why, "choose a multiple")
-        samples = samples_of(recipe, corpora, recipe.seed)
-        model = untrained_model(recipe)
-        held_out = None
-        start = None
-        if ranks.is_first:
-            held_out = held_out_samples(recipe, corpora)
-            start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
-            require_same_start(resumed, start)
+    def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PretrainingRun:
+        return open_run(recipe, directories, earlier, device, ranks, init, change_dropout, log)
 
-        # The run: a new one, or one that goes on; another run is refused.
-        if replace:
-            if ranks.is_first:
-                models = [] if init is None else [Path(init.model)]
-                inputs = [*(corpus.directory for corpus in corpora), *models]
-                remove_run(output, [path for path in inputs if path.exists()])
-            wait_for_all(ranks)
-        with folder.locked(ranks.is_first):
-            if ranks.is_first:
-                if start is not None and not folder.start_path.exists():
-                    save_versioned(folder.start_path, start)
-                check_and_save_corpora(folder, corpora)
-                check_and_save_recipe(folder, recipe)
-                for note in notes_on_data(recipe, corpora):
-                    print(f"albert: note: {note}", file=sys.stderr)
-            wait_for_all(ranks)
-            start = recorded_start(folder)
-            identity = {"recipe": pretraining_fingerprint(recipe), "corpus": manifests}
-            if start is not None:
-                identity["initial weights"] = start.fingerprint
-            run = Run(folder=folder, record=to_json(recipe), identity=identity)
+    with deterministic_kernels(pick_device(device, world().local_rank), recipe.deterministic):
+        return run_training(open_work, output, device, replace, recipe.peer_timeout_minutes)
 
-            # What is trained: the model in the form that the device takes, its batches and its optimizer.
-            plan = training_plan(recipe)
-            form = trained_form(model, recipe, samples, torch_device, ranks, checked=not is_finished(plan, folder))
-            if form.loss is not None:
-                workers = 1
-                shape = form.loss.shape
-                source: BatchSource = FixedBatches(samples, recipe.batch_size, shape)
-            else:
-                workers = training_workers(torch_device, ranks)
-                sizes = (recipe.batch_size, recipe.micro_batch_size)
-                source = PretrainingBatches(samples, *sizes, workers)
-            work = PretrainingWork(
-                description="Pre-training",
-                recipe=recipe,
-                model=model,
-                module=form.module,
-                called=form.loss,
-                optimizer=build_optimizer(recipe.optimizer, form.module),
-                source=source,
-                device=torch_device,
-                workers=workers,
-                folder=folder,
-                tokenizer_directory=corpora[0].directory,
-                held_out=held_out,
-                evaluates=held_out is not None,
-                start=start,
-                ranks=ranks,
-                self_checks=form.checks,
-                log=log,
-            )
 
-            # Training.
-            if start is not None:
-                if ranks.is_first and not folder.checkpoints():
-                    work.write_first_checkpoint(start, run)
-                wait_for_all(ranks)
-            result = train(work, plan, run)
-            in_warmup = result.steps < recipe.schedule.warmup_steps and work.warmup_ended_at is None
-            if in_warmup and result.ended_by != "steps":
-                remedy = "--anneal budget or a smaller --warmup-steps fits it into the budget"
-                steps = f"{recipe.schedule.warmup_steps:,} steps"
-                work.print_note(f"the run ended in its warm-up of {steps}; {remedy}")
-            work.before_step(result.steps - 1)  # for a finished run, which takes no update now
-
-            # The model and its card.
-            work.gather()
-            evaluation = result.evaluation
-            question = masked_question(corpora[0])
-            if ranks.is_first:
-                evaluation = work.last_evaluation() or evaluation
-                if not model_is_current(folder):
-                    card = run_card(output.name, recipe, corpora, result, evaluation, start, question)
-                    save_model_directory(
-                        folder.model_path,
-                        model,
-                        corpora[0].directory,
-                        extra=work.extra_config(),
-                        card=card,
-                        examples=[{"text": question}] if question else [],
-                        replace=True,
-                    )
-            wait_for_all(ranks)
-            return PretrainingResult(output, folder.model_path, result, evaluation, start, question)
+# --------------------------------------------------------------------------------------------------------------------
+# The recipe, filled in.
 
 
 def resolve_recipe(
@@ -294,6 +151,86 @@ def _add_dropout_change(
     return tuple(sorted([change for change in changes if change[0] != step] + [(step, probability)]))
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# Everything that is read, before anything is written.
+
+
+def open_run(
+    recipe: PretrainingRecipe,
+    data: Sequence[Path],
+    earlier: RunFolder,
+    device: torch.device,
+    ranks: Ranks,
+    init: Init | None,
+    change_dropout: float | None,
+    log: Log,
+) -> "PretrainingRun":
+    """The corpora, the recipe, and the model before training."""
+    # The corpora and the recipe, which are the same on all ranks.
+    corpora = open_corpora(data, verify=ranks.is_first)
+    records = [corpus_record(corpus) for corpus in corpora]
+    manifests = " ".join(record.manifest for record in records)
+    facts = {
+        "code": code_fingerprint(),
+        "torch": torch.__version__,
+        "recipe": repr((recipe, change_dropout)),
+        "tokenizer": " ".join(record.tokenizer for record in records),
+        "corpus": manifests,
+        "model to start from": repr(init),
+        "newest checkpoint": repr([step for step, _ in earlier.checkpoints()[-1:]]),
+    }
+    require_same_on_ranks(facts, ranks, device)
+    recipe = resolve_recipe(recipe, corpora[0], earlier, device, ranks, change_dropout)
+    if recipe.batch_size % ranks.size:
+        why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
+        raise InvalidConfiguration("batch_size", why, "choose a multiple")
+
+    # The samples and the model; only the first rank evaluates, and opens the model to start from.
+    samples = samples_of(recipe, corpora, recipe.seed)
+    model = untrained_model(recipe)
+    held_out = None
+    start = None
+    if ranks.is_first:
+        held_out = held_out_samples(recipe, corpora)
+        start = recorded_start(earlier) if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
+    models = [] if init is None else [Path(init.model)]
+    return PretrainingRun(
+        record=to_json(recipe),
+        inputs={
+            "corpus": Input(" and ".join(map(str, records)), manifests),
+            INITIAL_WEIGHTS: RANDOM_WEIGHTS if start is None else start.input,
+        },
+        plan=training_plan(recipe),
+        ranks=ranks,
+        device=device,
+        read_from=[*(corpus.directory for corpus in corpora), *models],
+        recipe=recipe,
+        corpora=corpora,
+        samples=samples,
+        model=model,
+        held_out=held_out,
+        start=start,
+        log=log,
+    )
+
+
+def untrained_model(recipe: PretrainingRecipe) -> AlbertForPreTraining:
+    """A model with random weights and the recipe's initial positions; the same for the same recipe and torch build."""
+    seed_torch("initialization", recipe.seed)
+    model = AlbertForPreTraining(recipe.model)
+    if recipe.sinusoidal_positions is not None:
+        positions = model.albert.embeddings.position_embeddings.weight
+        waves = sinusoids(len(positions), positions.shape[1], recipe.sinusoidal_positions)
+        with torch.no_grad():
+            positions.copy_(waves)
+    model.albert.encoder.checkpointing = recipe.activation_checkpointing
+    if recipe.sequences.objective == "none":  # without a loss, weight decay alone would shrink these to zero
+        for part in (model.albert.pooler, model.sop_classifier):
+            assert part is not None
+            part.requires_grad_(False)
+    return model
+
+
 def notes_on_data(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> list[str]:
     """What a user should know of the corpora before the run starts."""
     notes = []
@@ -309,9 +246,110 @@ def notes_on_data(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> 
     return notes
 
 
-def model_is_current(folder: RunFolder) -> bool:
-    """Return whether the model directory has the weights of the newest checkpoint; not so after a run continued."""
-    if not folder.model_path.exists():
-        return False
-    newest = folder.checkpoints()[-1][1]
-    return read_manifest(folder.model_path)[WEIGHTS_NAME] == read_manifest(newest)[WEIGHTS_NAME]
+# --------------------------------------------------------------------------------------------------------------------
+# The run.
+
+
+@dataclass(kw_only=True)
+class PretrainingRun(RunWork[PretrainingResult]):
+    """Pre-training, opened."""
+
+    MAY_CHANGE = PRETRAINING_MAY_CHANGE
+    GROWS = PRETRAINING_GROWS
+    KEEPS_CHECKPOINTS = True
+
+    recipe: PretrainingRecipe
+    corpora: Sequence[TokenCorpus]
+    samples: SampleSource
+    model: AlbertForPreTraining
+    held_out: HeldOutSamples | HeldOutTests | None
+    start: StartRecord | None
+    log: Log
+    task: PretrainingTask = field(init=False, repr=False)
+
+    def set_up(self, run: Run, is_new: bool) -> PretrainingTask:
+        """The model in the form that the device takes, its batches and its optimizer. A trained model to start from
+        becomes the checkpoint of step 0, from which all ranks get its weights."""
+        folder = run.folder
+        if self.ranks.is_first:
+            for note in notes_on_data(self.recipe, self.corpora):
+                print(f"albert: note: {note}", file=sys.stderr)
+            if is_new and self.start is not None:
+                save_versioned(folder.start_path, self.start)
+        form = trained_form(self.model, self.recipe, self.samples, self.device, self.ranks)
+        if form.loss is not None:
+            workers = 1
+            source: BatchSource = FixedBatches(self.samples, self.recipe.batch_size, form.loss.shape)
+        else:
+            workers = training_workers(self.device, self.ranks)
+            sizes = (self.recipe.batch_size, self.recipe.micro_batch_size)
+            source = PretrainingBatches(self.samples, *sizes, workers)
+        self.task = PretrainingTask(
+            description="Pre-training",
+            recipe=self.recipe,
+            model=self.model,
+            module=form.module,
+            called=form.loss,
+            optimizer=build_optimizer(self.recipe.optimizer, form.module),
+            source=source,
+            device=self.device,
+            workers=workers,
+            folder=folder,
+            tokenizer_directory=self.corpora[0].directory,
+            held_out=self.held_out,
+            evaluates=self.held_out is not None,
+            start=self.start,
+            ranks=self.ranks,
+            self_checks=form.checks,
+            log=self.log,
+        )
+        if is_new and self.start is not None:  # on the first rank
+            self.task.write_first_checkpoint(self.start, run)
+        wait_for_all(self.ranks)
+        self.task.start = recorded_start(folder)
+        return self.task
+
+    def score(self, training: TrainingResult) -> dict[str, Any]:
+        """The last evaluation of the finished model."""
+        schedule = self.recipe.schedule
+        in_warmup = training.steps < schedule.warmup_steps and self.task.warmup_ended_at is None
+        if in_warmup and training.ended_by != "steps":
+            remedy = "--anneal budget or a smaller --warmup-steps fits it into the budget"
+            steps = f"{schedule.warmup_steps:,} steps"
+            self.task.print_note(f"the run ended in its warm-up of {steps}; {remedy}")
+        self.task.before_step(training.steps - 1)  # for a run whose updates were taken before, which takes none now
+        self.task.gather()
+        return {
+            "training": vars(training),
+            "evaluation": self._evaluation(training),
+            "question": masked_question(self.corpora[0]),
+        }
+
+    def _evaluation(self, training: TrainingResult) -> Mapping[str, float]:
+        return (self.task.last_evaluation() if self.ranks.is_first else {}) or training.evaluation
+
+    def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
+        """The model and its card."""
+        training = TrainingResult(**report["training"])
+        question = report["question"]
+        start = self.task.start
+        card = run_card(folder.path.name, self.recipe, self.corpora, training, report["evaluation"], start, question)
+        save_model_directory(
+            folder.model_path,
+            self.model,
+            self.corpora[0].directory,
+            extra=self.task.extra_config(),
+            card=card,
+            examples=[{"text": question}] if question else [],
+            replace=True,
+        )
+
+    def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> PretrainingResult:
+        return PretrainingResult(
+            run=folder.path,
+            model=folder.model_path,
+            training=TrainingResult(**report["training"]),
+            evaluation=report["evaluation"],
+            start=recorded_start(folder),
+            question=report["question"],
+        )

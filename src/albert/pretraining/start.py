@@ -28,12 +28,12 @@ from albert.checkpoints.warm_start import (
 )
 from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
+from albert.pretraining.start_record import Head, StartRecord
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import to_json
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
-from albert.training.record import Head, StartRecord
 
 _HEADS: dict[Head, str] = {"masked_tokens": "predictions.", "sentence_order": "sop_classifier."}
 

@@ -213,6 +213,14 @@ def remove_directory(path: Path, release: Callable[[], None] | None = None) -> N
         shutil.rmtree(temporary)
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, if there is one."""
+    with writing(path):
+        if path.exists():
+            path.unlink()
+            sync_directory(path.parent)
+
+
 def remove_leftovers(directory: Path) -> None:
     """Remove temporary names in `directory` whose writer is dead, that is, whose lock is free.
 

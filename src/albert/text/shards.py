@@ -16,7 +16,8 @@ from jaxtyping import Int64
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.files import new_file
 from albert.runtime.json_files import load_versioned
-from albert.runtime.manifest import FileSum, file_hash, open_input, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, open_input, verify_directory
+from albert.runtime.words import counted
 from albert.text.readers import SourceCounts
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -300,3 +301,36 @@ def _starts(lengths: list[np.ndarray]) -> np.ndarray:
     starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
     np.cumsum(np.concatenate(lengths), dtype=np.int64, out=starts[1:])
     return starts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A corpus in the record of a run.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusRecord:
+    """A prepared corpus that a run reads."""
+
+    name: str
+    """The last part of its path when the run was started."""
+    documents: int
+    tokens: int
+    tokenizer: str
+    """The fingerprint of its tokenizer."""
+    manifest: str
+    """SHA-256 of its manifest, which has those of its files."""
+
+    def __str__(self) -> str:
+        size = f"{counted(self.documents, 'documents')}, {counted(self.tokens, 'tokens')}"
+        return f"{self.name} ({size}, tokenizer {self.tokenizer[:8]})"
+
+
+def corpus_record(corpus: TokenCorpus) -> CorpusRecord:
+    """The record of an opened corpus."""
+    return CorpusRecord(
+        name=corpus.directory.resolve().name,
+        documents=corpus.n_documents,
+        tokens=corpus.n_tokens,
+        tokenizer=corpus.tokenizer_fingerprint,
+        manifest=file_hash(corpus.directory / MANIFEST_NAME),
+    )

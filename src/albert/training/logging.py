@@ -13,7 +13,7 @@ import torch
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import Journal
 from albert.runtime.words import counted
-from albert.training.metric_logger import DEFAULT_LOG, Log, MetricLogger, open_loggers
+from albert.training.metric_logger import DEFAULT_LOG, Log, MetricService, open_services
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
 from albert.training.update import Reaction
@@ -25,7 +25,7 @@ MACHINE_METRICS = ("time", "seconds", "tokens_per_second", "matmul_share", "peak
 """Journal fields that differ between two runs of the same steps."""
 
 
-class Curves:
+class MetricLogger:
     """Writes each event to the journal and to a logger; does nothing on ranks other than the first.
 
     Args:
@@ -41,10 +41,10 @@ class Curves:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._journal: Journal | None = None
-        self._loggers: list[MetricLogger] = []
+        self._services: list[MetricService] = []
         if active:
             self._journal = Journal(run.journal_path)
-            self._loggers = open_loggers(log, run, first_step, settings or {})
+            self._services = open_services(log, run, first_step, settings or {})
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Record an event of a step; its finite numbers become metrics named `event/…`."""
@@ -56,8 +56,8 @@ class Curves:
             for name, value in values.items()
             if isinstance(value, int | float) and math.isfinite(value)
         }
-        for logger in self._loggers if numbers else ():
-            logger.write(step, numbers)
+        for service in self._services if numbers else ():
+            service.write(step, numbers)
 
     def sync(self) -> None:
         """Flush the journal to disk, so that it survives a power failure."""
@@ -66,15 +66,15 @@ class Curves:
 
     def rewind(self, step: int) -> None:
         """Go back to an earlier step; the journal keeps the old records, and the last record for a step wins."""
-        for logger in self._loggers:
-            logger.rewind(step)
+        for service in self._services:
+            service.rewind(step)
 
     def close(self) -> None:
         """Flush and close all."""
         if self._journal is not None:
             self._journal.close()
-        for logger in self._loggers:
-            logger.close()
+        for service in self._services:
+            service.close()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -16,37 +16,35 @@ from torch import nn
 from albert.runtime.devices import seed_torch
 from albert.runtime.distributed import replicate, sum_over_ranks, wait_for_all
 from albert.runtime.environment import Ranks, world
-from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar, progress
 from albert.training.loading import load_batches
-from albert.training.logging import Curves, Limit, TrainingPlan, TrainingResult, peak_memory_bytes
-from albert.training.record import Run
+from albert.training.logging import Limit, MetricLogger, TrainingPlan, TrainingResult, peak_memory_bytes
 from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_signals
+from albert.training.same_run import Run
 from albert.training.state import (
     MetricSums,
     TrainingState,
-    read_progress,
     read_training_state,
     report_environment_changes,
     training_environment,
     training_tensors,
     write_training_state,
 )
+from albert.training.task import TrainingTask
 from albert.training.update import (
     Batch,
+    NonFinite,
     PendingMetrics,
-    Rejection,
     UpdateMetrics,
     diverged,
     non_finite_state,
     update,
     update_without_waiting,
 )
-from albert.training.work import Work
 
 
-def train(work: Work, plan: TrainingPlan, run: Run) -> TrainingResult:
+def train(task: TrainingTask, plan: TrainingPlan, run: Run) -> TrainingResult:
     """Take all remaining updates of a run, until the plan's steps, tokens or minutes are used up.
 
     It resumes from the newest checkpoint if there is one. A finished run continues if the plan now allows more. The
@@ -62,39 +60,25 @@ def train(work: Work, plan: TrainingPlan, run: Run) -> TrainingResult:
     newest = folder.newest_checkpoint()
     state = TrainingState(identity=run.identity)
     if newest is not None:
-        state = read_training_state(newest[1], work.module, work.optimizer, run.identity, step=newest[0])
+        state = read_training_state(newest[1], task.module, task.optimizer, run.identity, step=newest[0])
         if ranks.is_first:  # a run killed right after a save still has the older ones
             folder.keep_newest(plan.keep_checkpoints)
-    environment = training_environment(ranks, work.device, work.module, plan.precision, work.workers)
-    changes = report_environment_changes(state.circumstances, environment, ranks)
-    state.circumstances = environment
-    curves = Curves(folder, state.step, active=ranks.is_first, log=work.log, settings=run.record)
+    environment = training_environment(ranks, task.device, task.module, plan.precision, task.workers)
+    changes = report_environment_changes(state.environment, environment, ranks)
+    state.environment = environment
+    logger = MetricLogger(folder, state.step, active=ranks.is_first, log=task.log, settings=run.record)
     if newest is None or changes:
-        curves.write("circumstances", state.step, now=environment, changes=changes)
-    if work.self_checks:
-        curves.write("self_check", state.step, checks=[asdict(check) for check in work.self_checks])
-    shown = progress(work.description, plan.likely_steps(state), "steps", state.step, quiet=not ranks.is_first)
+        logger.write("environment", state.step, now=environment, changes=changes)
+    if task.self_checks:
+        logger.write("self_check", state.step, checks=[asdict(check) for check in task.self_checks])
+    shown = progress(task.description, plan.likely_steps(state), "steps", state.step, quiet=not ranks.is_first)
     try:
         with stop_signals() as request, shown as bar:
-            parallel = replicate(work.called or work.module, ranks, work.device)
-            loop = _Loop(work, plan, folder, ranks, parallel, state, curves, bar, request, saved_at=time.monotonic())
+            parallel = replicate(task.called or task.module, ranks, task.device)
+            loop = Trainer(task, plan, folder, ranks, parallel, state, logger, bar, request, saved_at=time.monotonic())
             return loop.take_updates()
     finally:
-        curves.close()
-
-
-def is_finished(plan: TrainingPlan, folder: RunFolder) -> bool:
-    """Return whether `train` has neither an update nor an evaluation to compute. A damaged checkpoint is left to it."""
-    checkpoints = folder.checkpoints()
-    if not checkpoints:
-        return False
-    step, directory = checkpoints[-1]
-    try:
-        state = read_progress(directory, step)
-    except AlbertError:
-        return False
-    state.seconds_of_first = state.seconds
-    return plan.reached(state) is not None and _is_recorded(folder, "evaluation", step)
+        logger.close()
 
 
 def _is_recorded(folder: RunFolder, event: str, step: int) -> bool:
@@ -110,17 +94,17 @@ def _is_recorded(folder: RunFolder, event: str, step: int) -> bool:
 
 
 @dataclass
-class _Loop:
+class Trainer:
     """The updates of one process of a run."""
 
-    work: Work
+    task: TrainingTask
     plan: TrainingPlan
     folder: RunFolder
     ranks: Ranks
     parallel: nn.Module
     """The called module, wrapped for data parallelism."""
     state: TrainingState
-    curves: Curves
+    logger: MetricLogger
     bar: Bar
     request: StopRequest
     saved_at: float
@@ -142,7 +126,7 @@ class _Loop:
         self.ended_by = plan.reached(self.state)
         # The evaluation of the step that is resumed may have been interrupted by a signal.
         is_due = self.state.step > 0 and (self._due(plan.evaluate_every) or self.ended_by is not None)
-        is_owed = is_due and self.ranks.is_first and self.work.evaluates
+        is_owed = is_due and self.ranks.is_first and self.task.evaluates
         is_missing = self._on_any_rank(is_owed and not _is_recorded(self.folder, "evaluation", self.state.step))
         if is_missing and not self._evaluate():
             raise Stopped(self.folder.path, self.request.number)
@@ -152,14 +136,14 @@ class _Loop:
             self.ranks.is_first and not self.folder.checkpoints()
         ):
             self._save()  # a checkpoint to roll back to
-        self.work.module.train()
+        self.task.module.train()
         while self.ended_by is None:
-            offset = self.state.incidents.skipped_batches
+            offset = self.state.divergences.skipped_batches
             numbers = range(self.state.step + offset, plan.total_steps + offset)
-            for batches in load_batches(self.work.source, self.ranks, numbers, plan.workers, self.work.device):
+            for batches in load_batches(self.task.source, self.ranks, numbers, plan.workers, self.task.device):
                 if not self._step(batches):
                     break
-        self.work.module.eval()
+        self.task.module.eval()
         return self._result()
 
     def _step(self, batches: Sequence[Batch]) -> bool:
@@ -167,28 +151,28 @@ class _Loop:
         plan = self.plan
         state = self.state
         number = self.state.step + len(self.launched)
-        changed = self.work.before_step(number)
+        changed = self.task.before_step(number)
         if changed:
-            self.curves.write("change", number, **changed)
+            self.logger.write("change", number, **changed)
         if not self.launched:
             self.clock = time.perf_counter()
         seed_torch("dropout", plan.seed, number, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
-        rate = self.work.learning_rate(number, plan.budget_used(state))
+        rate = self.task.learning_rate(number, plan.budget_used(state))
         first = self.ranks.is_first
         flags = (self.request.number is not None, first and save_due, state.seconds if first else 0.0)
         settings = {
             "learning_rate": rate,
             "clip_norm": plan.clip_norm,
             "precision": plan.precision,
-            "device": self.work.device,
+            "device": self.task.device,
             "ranks": self.ranks,
             "flags": flags,
-            "workers": self.work.workers,
+            "workers": self.task.workers,
         }
-        args = (self.parallel, self.work.optimizer, batches, self.work.loss)
-        flops = sum(map(self.work.flops, batches))
-        delayed = plan.delays_metrics(self.work.device)
+        args = (self.parallel, self.task.optimizer, batches, self.task.loss)
+        flops = sum(map(self.task.flops, batches))
+        delayed = plan.delays_metrics(self.task.device)
         metrics = update_without_waiting(*args, **settings) if delayed else update(*args, **settings)
         self.launched.append((metrics, flops, rate))
         at_once = not delayed or self._reads_at_once(number + 1)
@@ -223,12 +207,12 @@ class _Loop:
         self.stop = self.stop or metrics.flags[0] > 0
         self.save_now = self.save_now or metrics.flags[1] > 0
         state.seconds_of_first = metrics.flags[2]
-        if metrics.alarm is not None and plan.on_divergence != "rollback":
-            self._skip_update(metrics.alarm)
+        if metrics.non_finite is not None and plan.on_divergence != "rollback":
+            self._skip_update(metrics.non_finite)
         state.add(metrics, seconds, flops)
         self.bar.advance()
-        if metrics.alarm is not None and plan.on_divergence == "rollback":
-            return self._roll_back(metrics.alarm)
+        if metrics.non_finite is not None and plan.on_divergence == "rollback":
+            return self._roll_back(metrics.non_finite)
         self.ended_by = plan.reached(state)
         if self.launched and self._ends_or_saves:  # the weights have the next update as well
             return True
@@ -251,37 +235,39 @@ class _Loop:
             raise Stopped(self.folder.path, self.request.number)
         return not ended
 
-    def _roll_back(self, alarm: Rejection) -> bool:
+    def _roll_back(self, non_finite: NonFinite) -> bool:
         """Restore weights, moments and step from the newest checkpoint; returns False, to reload batches."""
         before = self.state
         newest = self.folder.newest_checkpoint()
         assert newest is not None, "one is saved before the first update"
-        rollbacks = before.incidents.with_rollback(before.step, newest[0], alarm, self.plan.max_rollbacks)
-        self.work.optimizer.state.clear()
-        self.state = read_training_state(newest[1], self.work.module, self.work.optimizer, before.identity, newest[0])
-        self.state.circumstances = before.circumstances
+        rollbacks = before.divergences.with_rollback(before.step, newest[0], non_finite, self.plan.max_rollbacks)
+        self.task.optimizer.state.clear()
+        self.state = read_training_state(newest[1], self.task.module, self.task.optimizer, before.identity, newest[0])
+        self.state.environment = before.environment
         self.state.seconds = before.seconds
         self.state.seconds_of_first = before.seconds_of_first
-        self.state.incidents.rollbacks = rollbacks
+        self.state.divergences.rollbacks = rollbacks
         step = self.state.step
-        self.curves.write("rollback", before.step, why=str(alarm), to_step=step, rollbacks=len(rollbacks))
-        self.curves.rewind(step)
+        self.logger.write("rollback", before.step, why=str(non_finite), to_step=step, rollbacks=len(rollbacks))
+        self.logger.rewind(step)
         self.bar.advance(step - before.step)
-        self._print_note(f"{alarm} in step {before.step:,}: back to step {step:,}, skipping the data seen since then")
+        self._print_note(
+            f"{non_finite} in step {before.step:,}: back to step {step:,}, skipping the data seen since then"
+        )
         if self.stop:
             raise Stopped(self.folder.path, self.request.number)
         return False
 
-    def _skip_update(self, alarm: Rejection) -> None:
+    def _skip_update(self, non_finite: NonFinite) -> None:
         """Record a skipped update, if the plan allows skipping."""
         if self.plan.on_divergence == "stop":
-            raise diverged(alarm)
+            raise diverged(non_finite)
         state = self.state
         step = self.state.step + 1
-        state.incidents.skip(state.step, alarm)
-        skipped = len(state.incidents.skipped)
-        self.curves.write("skip", step, why=str(alarm), skipped=skipped)
-        self._print_note(f"{alarm} in step {step:,}: update skipped ({skipped:,} so far)")
+        state.divergences.skip(state.step, non_finite)
+        skipped = len(state.divergences.skipped)
+        self.logger.write("skip", step, why=str(non_finite), skipped=skipped)
+        self._print_note(f"{non_finite} in step {step:,}: update skipped ({skipped:,} so far)")
 
     def _log_updates(self, rate: float) -> None:
         """Log the means of the updates since the last line, and start a new window."""
@@ -291,12 +277,12 @@ class _Loop:
             return
         self.bar.note(window.note())
         self.bar.expect(self.plan.likely_steps(state))
-        statistics = getattr(self.work.optimizer, "statistics", dict)()
-        rate_of_products = self.work.matmul_rate()
+        statistics = getattr(self.task.optimizer, "statistics", dict)()
+        rate_of_products = self.task.matmul_rate()
         share = {} if rate_of_products is None else {"matmul_share": window.flops / window.seconds / rate_of_products}
-        own = {"peak_memory_bytes": peak_memory_bytes(self.work.device), "learning_rate": rate}
+        own = {"peak_memory_bytes": peak_memory_bytes(self.task.device), "learning_rate": rate}
         counted = {"tokens": state.tokens, "seconds": state.seconds}
-        self.curves.write("train", state.step, **window.line(), **statistics, **share, **own, **counted)
+        self.logger.write("train", state.step, **window.line(), **statistics, **share, **own, **counted)
         state.window = MetricSums()
 
     def _print_note(self, note: str) -> None:
@@ -305,40 +291,40 @@ class _Loop:
 
     def _evaluate(self) -> bool:
         """Evaluate the present model; returns False, without a record, if a signal to any rank interrupted it."""
-        self.work.gather()
+        self.task.gather()
         interrupted = False
-        if self.work.evaluates and self.ranks.is_first:
-            self.work.module.eval()
+        if self.task.evaluates and self.ranks.is_first:
+            self.task.module.eval()
             with self.request.interruptible() as attempt:
-                self.evaluation = self.work.evaluate()
-            self.work.module.train()
+                self.evaluation = self.task.evaluate()
+            self.task.module.train()
             interrupted = attempt.interrupted
             if not interrupted:
                 times = {"tokens": self.state.tokens, "seconds": self.state.seconds}
-                self.curves.write("evaluation", self.state.step, **self.evaluation, **times)
+                self.logger.write("evaluation", self.state.step, **self.evaluation, **times)
         return not self._on_any_rank(interrupted)
 
     def _is_enough(self) -> bool:
         """Return whether the evaluations so far end the run; the same on every rank."""
-        return self._on_any_rank(self.ranks.is_first and self.work.is_enough())
+        return self._on_any_rank(self.ranks.is_first and self.task.is_enough())
 
-    def _damage(self) -> Rejection | None:
-        """An alarm if any weight or moment on any rank is not finite."""
-        alarm = non_finite_state(self.work.module, self.work.optimizer)
-        if not self._on_any_rank(alarm is not None):
+    def _damage(self) -> NonFinite | None:
+        """The weight or moment on any rank that is not finite, or None."""
+        non_finite = non_finite_state(self.task.module, self.task.optimizer)
+        if not self._on_any_rank(non_finite is not None):
             return None
-        return alarm or Rejection("the state", "of another process holds numbers that are not finite")
+        return non_finite or NonFinite("the state", "of another process holds numbers that are not finite")
 
     def _save(self) -> None:
         """Save a checkpoint of this step."""
-        self.work.gather()
-        tensors = training_tensors(self.work.module, self.work.optimizer, self.ranks)
+        self.task.gather()
+        tensors = training_tensors(self.task.module, self.task.optimizer, self.ranks)
 
         def write(directory: Path) -> None:
-            self.work.save(directory)
+            self.task.save(directory)
             write_training_state(directory, tensors, self.state)
 
-        self.curves.sync()  # first, so that a checkpoint never has steps that the journal lost
+        self.logger.sync()  # first, so that a checkpoint never has steps that the journal lost
         if self.ranks.is_first:
             self.folder.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.ranks)
@@ -349,23 +335,23 @@ class _Loop:
         """The result, recorded in the journal once."""
         assert self.ended_by is not None
         state = self.state
-        incidents = self.state.incidents
+        divergences = self.state.divergences
         figures: dict[str, Any] = {
             "tokens": state.tokens,
             "seconds": state.seconds,
-            "skipped": len(incidents.skipped),
-            "rollbacks": len(incidents.rollbacks),
+            "skipped": len(divergences.skipped),
+            "rollbacks": len(divergences.rollbacks),
         }
         result = TrainingResult(
             steps=state.step,
             evaluation=self.evaluation,
             ended_by=self.ended_by,
             total_steps=self.plan.total_steps,
-            patience=self.work.patience,
+            patience=self.task.patience,
             **figures,
         )
         if self.ranks.is_first and not _is_recorded(self.folder, "end", self.state.step):
-            self.curves.write("end", result.steps, why=result.ending, **figures)
+            self.logger.write("end", result.steps, why=result.ending, **figures)
         return result
 
     def _due(self, every: int | None) -> bool:
@@ -373,4 +359,4 @@ class _Loop:
 
     def _on_any_rank(self, flag: bool) -> bool:
         """Return whether the flag is set on any rank; a collective call."""
-        return float(sum_over_ranks(torch.tensor(float(flag), device=self.work.device), self.ranks)) > 0
+        return float(sum_over_ranks(torch.tensor(float(flag), device=self.task.device), self.ranks)) > 0

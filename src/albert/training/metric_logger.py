@@ -1,6 +1,6 @@
 """Curves of a run, of every kind, in TensorBoard, Weights & Biases or trackio; the journal is written beside them.
 
-To add a service, write a class with `write`, `rewind` and `close`, and name it in `LOGGERS`."""
+To add a service, write a class with `write`, `rewind` and `close`, and name it in `SERVICES`."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
-class MetricLogger(Protocol):
+class MetricService(Protocol):
     """A service that plots metrics."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -122,7 +122,7 @@ class TrackioLogger:
         self._run.finish()
 
 
-LOGGERS: dict[Log, Callable[[RunFolder, int, Mapping[str, Any]], MetricLogger]] = {
+SERVICES: dict[Log, Callable[[RunFolder, int, Mapping[str, Any]], MetricService]] = {
     "tensorboard": TensorBoardLogger,
     "wandb": WandbLogger,
     "trackio": TrackioLogger,
@@ -139,10 +139,10 @@ def require_logger(log: Log) -> None:
         lazy_import(log, log)
 
 
-def open_loggers(log: Log, run: RunFolder, first_step: int, settings: Mapping[str, Any]) -> list[MetricLogger]:
-    """The logger of a run; none where TensorBoard is not installed."""
+def open_services(log: Log, run: RunFolder, first_step: int, settings: Mapping[str, Any]) -> list[MetricService]:
+    """The services of a run; none where TensorBoard is not installed."""
     try:
-        return [LOGGERS[log](run, first_step, settings)]
+        return [SERVICES[log](run, first_step, settings)]
     except Unavailable as error:
         if log != DEFAULT_LOG:
             raise

@@ -1,13 +1,14 @@
 """The folder of a run (journal, curves, checkpoints, lock), and how signals stop a run.
 
-RUN/recipe.json            the complete recipe
-    start.json             the model it started from, unless from random weights
+RUN/recipe.json            all settings
+    inputs.json            fingerprints and names of what it reads
+    start.json             of pre-training: the model it started from, unless from random weights
     journal.jsonl          one event per line
     tensorboard/           its metrics as curves
     checkpoints/step-00000100/   complete or absent
     best/                  the best model so far, of a fine-tuning run that selects it
     model/                 the result, a Hugging Face model directory
-    results.json           of a fine-tuning run; written last"""
+    results.json           written last"""
 
 import os
 import re
@@ -32,6 +33,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.recipe_path = path / "recipe.json"
+        self.inputs_path = path / "inputs.json"
         self.start_path = path / "start.json"
         self.journal_path = path / "journal.jsonl"
         self.tensorboard_path = path / "tensorboard"

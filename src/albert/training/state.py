@@ -21,7 +21,7 @@ from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import load_versioned, save_versioned
-from albert.training.record import require_same_identity
+from albert.training.same_run import require_same_identity
 from albert.training.update import DivergenceHistory, UpdateMetrics
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ class TrainingState:
         seconds: time of all updates, over all parts of the run.
         seconds_of_first: `seconds` of the first rank before the last update, equal on all ranks.
         window: metric sums since the last training line of the journal.
-        incidents: skipped updates and rollbacks.
+        divergences: skipped updates and rollbacks.
         identity: fingerprints of everything that must not change within a run (recipe, corpus, tokenizer).
-        circumstances: what else bit-identical resuming depends on: torch, threads, world size, parallelism, device.
+        environment: what else bit-identical resuming depends on: torch, threads, world size, parallelism, device.
     """
 
     step: int = 0
@@ -103,16 +103,16 @@ class TrainingState:
     seconds: float = 0.0
     seconds_of_first: float = 0.0
     window: MetricSums = field(default_factory=MetricSums)
-    incidents: DivergenceHistory = field(default_factory=DivergenceHistory)
+    divergences: DivergenceHistory = field(default_factory=DivergenceHistory)
     identity: dict[str, str] = field(default_factory=dict)
-    circumstances: dict[str, str | int] = field(default_factory=dict)
+    environment: dict[str, str | int] = field(default_factory=dict)
 
     def add(self, metrics: UpdateMetrics, seconds: float, flops: float = 0.0) -> None:
         """Count one update, taken or skipped."""
         self.step += 1
         self.tokens += metrics.tokens
         self.seconds += seconds
-        if metrics.alarm is None:
+        if metrics.non_finite is None:
             self.window.add(metrics, seconds, flops)
 
 

@@ -91,8 +91,8 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Rejection:
-    """The reason to reject an update."""
+class NonFinite:
+    """A number that is not finite, which is the reason to reject an update."""
 
     subject: str
     why: str
@@ -116,7 +116,7 @@ class UpdateMetrics:
     """Global norm before clipping."""
     flags: tuple[float, ...]
     """Sums over the ranks; for a decision, the number of ranks on which it was true."""
-    alarm: Rejection | None = None
+    non_finite: NonFinite | None = None
     """Why the update was skipped; None: it was taken."""
 
     @property
@@ -125,11 +125,11 @@ class UpdateMetrics:
         return sum(total / self.counts[name] for name, total in self.losses.items() if self.counts[name])
 
 
-def non_finite(metrics: UpdateMetrics) -> Rejection | None:
-    """An alarm if a loss or the gradient norm is not finite."""
+def find_non_finite(metrics: UpdateMetrics) -> NonFinite | None:
+    """The loss or gradient norm that is not finite; None if all are."""
     for name, value in (*metrics.losses.items(), ("gradient norm", metrics.gradient_norm)):
         if not math.isfinite(value):
-            return Rejection(name, f"is {value}")
+            return NonFinite(name, f"is {value}")
     return None
 
 
@@ -149,13 +149,13 @@ def update(
         settings: as of `_gradients`.
     """
     metrics = _gradients(model, batches, objective, **settings, delayed=False).read()
-    alarm = non_finite(metrics)
-    if alarm is None:
+    non_finite = find_non_finite(metrics)
+    if non_finite is None:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return replace(metrics, alarm=alarm)
+    return replace(metrics, non_finite=non_finite)
 
 
 def update_without_waiting(
@@ -223,7 +223,7 @@ class PendingMetrics:
             gradient_norm=next(totals),
             flags=tuple(counted),
         )
-        return replace(metrics, alarm=non_finite(metrics))
+        return replace(metrics, non_finite=find_non_finite(metrics))
 
 
 def _gradients(
@@ -437,7 +437,7 @@ class DivergenceHistory:
         """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
 
-    def skip(self, step: int, alarm: Rejection) -> None:
+    def skip(self, step: int, non_finite: NonFinite) -> None:
         """Record update `step` as skipped.
 
         Raises:
@@ -445,27 +445,27 @@ class DivergenceHistory:
         """
         self.skipped = (*self.skipped, step)
         if self.skipped[-MAX_CONSECUTIVE_SKIPS - 1 :] == tuple(range(step - MAX_CONSECUTIVE_SKIPS, step + 1)):
-            raise diverged(alarm, f"{MAX_CONSECUTIVE_SKIPS} updates before it were skipped")
+            raise diverged(non_finite, f"{MAX_CONSECUTIVE_SKIPS} updates before it were skipped")
 
-    def with_rollback(self, step: int, back_to: int, alarm: Rejection, most: int) -> tuple[Rollback, ...]:
+    def with_rollback(self, step: int, back_to: int, non_finite: NonFinite, most: int) -> tuple[Rollback, ...]:
         """The rollbacks, with another one from step `step` to the checkpoint of step `back_to`.
 
         Raises:
             Diverged: there were `most` rollbacks already.
         """
         if len(self.rollbacks) >= most:
-            raise diverged(alarm, f"{most} rollbacks did not help")
+            raise diverged(non_finite, f"{most} rollbacks did not help")
         return (*self.rollbacks, Rollback(back_to, step - back_to))
 
 
-def diverged(alarm: Rejection, when: str = "nothing of this step entered the weights") -> Diverged:
+def diverged(non_finite: NonFinite, when: str = "nothing of this step entered the weights") -> Diverged:
     """The error that ends a run."""
     remedy = "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
-    return Diverged(alarm.subject, f"{alarm.why}: training diverged, {when}", remedy)
+    return Diverged(non_finite.subject, f"{non_finite.why}: training diverged, {when}", remedy)
 
 
-def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Rejection | None:
-    """An alarm if a weight or moment of this rank is not finite (the square of a finite gradient may overflow)."""
+def non_finite_state(model: nn.Module, optimizer: Optimizer) -> NonFinite | None:
+    """The weight or moment of this rank that is not finite (the square of a finite gradient may overflow), or None."""
     tensors: dict[str, Tensor] = dict(model.named_parameters())
     for name, parameter in model.named_parameters():
         moments = optimizer.state.get(parameter, {})
@@ -473,5 +473,5 @@ def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Rejection | None
     for name, tensor in tensors.items():
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
         if not bool(torch.isfinite(local).all()):
-            return Rejection(name, "holds numbers that are not finite")
+            return NonFinite(name, "holds numbers that are not finite")
     return None

@@ -16,16 +16,17 @@ from albert.pretraining.batches import PretrainingBatch, pretraining_objective
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests
 from albert.pretraining.fixed_shape import FixedBatch, fixed_objective
 from albert.pretraining.recipe import PretrainingRecipe, dropout_at
+from albert.pretraining.start_record import StartRecord
 from albert.runtime.devices import measured_matmul_rate
 from albert.runtime.distributed import gather_weights
 from albert.runtime.environment import Ranks
 from albert.runtime.json_files import read_journal
-from albert.training.logging import Curves, TrainingPlan
-from albert.training.record import Run, StartRecord
+from albert.training.logging import MetricLogger, TrainingPlan
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import Run
 from albert.training.state import TrainingState, training_tensors, write_training_state
+from albert.training.task import TrainingTask
 from albert.training.update import Batch, Sums
-from albert.training.work import Work
 
 
 def training_plan(recipe: PretrainingRecipe) -> TrainingPlan:
@@ -50,7 +51,7 @@ def training_plan(recipe: PretrainingRecipe) -> TrainingPlan:
 
 
 @dataclass(kw_only=True)
-class PretrainingWork(Work):
+class PretrainingTask(TrainingTask):
     """Masked tokens and sentence order (paper §3.1) on the samples of prepared corpora."""
 
     recipe: PretrainingRecipe
@@ -144,9 +145,9 @@ class PretrainingWork(Work):
         if self.held_out is not None:
             self.model.eval()
             figures = self._held_out_figures()
-            curves = Curves(self.folder, 0, active=True)
-            curves.write("evaluation", 0, **figures, tokens=0)
-            curves.close()
+            logger = MetricLogger(self.folder, 0, active=True)
+            logger.write("evaluation", 0, **figures, tokens=0)
+            logger.close()
 
         def write(directory: Path) -> None:
             self.save(directory)

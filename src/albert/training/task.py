@@ -1,4 +1,4 @@
-"""What a run trains: `Work`, which the training loop asks for batches, losses, scores and files."""
+"""What a run trains: `TrainingTask`, which the training loop asks for batches, losses, scores and files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from albert.training.update import Batch, BatchSource, Sums
 
 
 @dataclass(kw_only=True)
-class Work(ABC):
+class TrainingTask(ABC):
     """Everything of a run that depends on what is trained: pre-training, fine-tuning and the others are subclasses.
 
     The loop (`albert.training.loop.train`) calls `evaluate`, `is_enough` and `save` on the first rank, the other

@@ -242,3 +242,20 @@ def test_a_local_directory_takes_precedence_over_a_preset(scene, monkeypatch, tm
     Path("albert-base").symlink_to(scene.pretrained)
     found = resolve("albert-base")
     assert found.kind == "model" and found.config is not None and found.config.vocab_size == 180
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "sharing"),
+    [
+        ("albert-base", "1", "all"),
+        ("bert-base", None, "none"),
+        ("small-vectors", None, "none"),
+        ("small", "4", "all layers of a group, which is one layer: none are shared"),
+        ("albert-base-shared-attention", None, "attention"),
+    ],
+)
+def test_groups_of_layers_are_shown_where_they_say_what_is_shared(name, groups, sharing, capsys):
+    assert run(["info", name]) == 0
+    lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines()]
+    values = {line[0]: line[1] for line in lines if len(line) == 2}
+    assert (values.get("num_hidden_groups"), values["sharing"]) == (groups, sharing)

@@ -218,7 +218,13 @@ def test_another_layout_of_a_study_is_refused_by_its_number(stated, finished, tm
     study = read_json_object(finished / "study.json")
     assert study["layout"] == 1
     (tmp_path / "study.json").write_text(json.dumps(study | {"layout": stated}))
-    refused(lambda: main(["show", "5", "--output", str(tmp_path)]), 65, tmp_path / "study.json", stated or "no layout version", 1)
+    refused(
+        lambda: main(["show", "5", "--output", str(tmp_path)]),
+        65,
+        tmp_path / "study.json",
+        stated or "no layout version",
+        1,
+    )
 
 
 def test_another_scale_than_that_of_the_runs_is_refused(finished, refused):

@@ -13,6 +13,8 @@ from albert.runtime.words import bytes_of, counted, in_epochs
         ("held-out sequences", "1 held-out sequence"),
         ("documents dropped: equal to another one", "1 document dropped: equal to another one"),
         ("runs:", "1 run:"),
+        ("files: no header", "1 file: no header"),
+        ("data set read at commit 1a: stories", "1 data set read at commit 1a: stories"),
         ("classes", "1 class"),
         ("batches", "1 batch"),
         ("questions whose passage was cut", "1 question whose passage was cut"),

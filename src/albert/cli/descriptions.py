@@ -27,7 +27,7 @@ from albert.cli.render import (
 )
 from albert.inference import inspection
 from albert.model import sizes
-from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
+from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import count_flops, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
@@ -84,7 +84,12 @@ _WIDEST_LIST = 97
 
 def show_size(console: Console, report: sizes.SizeReport, model: inspection.ModelReport | None = None) -> None:
     """Print all figures of one architecture; of a model directory with the heads that it has."""
-    settings = {name: value for name, value in asdict(report.configuration).items() if value is not None}
+    config = report.configuration
+    settings = {name: value for name, value in asdict(config).items() if value is not None}
+    if config.sharing != "all":  # groups of layers go with it
+        del settings["num_hidden_groups"], settings["inner_group_num"]
+    elif config.num_hidden_layers > 1 and len(set(sharing_plan(config))) == config.num_hidden_layers:
+        settings["sharing"] = "all layers of a group, which is one layer: none are shared"
     parameters = _parameters(report) if model is None else _parameters_of_model(report, model)
     fills_masks = model is None or "masked-token head" in model.head_parameters
     show(console, key_value_table(None, settings), parameters, _work(report, fills_masks))

@@ -4,12 +4,15 @@
 def counted(count: int, what: str) -> str:
     """A count and what is counted, in the plural: `1 sentence dropped`, `2 sentences dropped`, `1 training row`.
 
-    The noun is the first word of `what` that ends in s.
+    The noun is the first or the second word of `what`, that which ends in s; without one, `what` stays as it is.
     """
     words = what.split(" ")
-    if count == 1:
-        at = next(number for number, word in enumerate(words) if word.removesuffix(":").endswith("s"))
-        words[at] = _singular(words[at].removesuffix(":")) + (":" if words[at].endswith(":") else "")
+    for number, word in enumerate(words[:2]):
+        noun = word.removesuffix(":")
+        if noun.endswith("s"):
+            if count == 1:
+                words[number] = _singular(noun) + word.removeprefix(noun)
+            break
     return f"{count:,} {' '.join(words)}"
 
 

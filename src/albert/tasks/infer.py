@@ -390,7 +390,8 @@ def _with_labels(
             separator = next((each for each in "|;," if any(each in text.strip() for text in texts)), None)
         if separator is not None:
             share = sum(separator in text for text in texts) / len(texts)
-            inferred.append(Inferred("separator", repr(separator), f"{share:.0%} of the rows have it", "--separator ;"))
+            why = f"{share:.0%} of the {len(texts):,} rows with a label have it"
+            inferred.append(Inferred("separator", repr(separator), why, "--separator ;"))
         elif texts and len(texts) == len(rows.rows):  # no row has a list
             inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
         task = replace(task, separator=separator or "|")
@@ -503,9 +504,10 @@ def _with_metrics_of_rare_classes(task: TableTask, counts: Counter[str], inferre
         return task
     names = ("f1", "accuracy", "macro_f1") if len(labels) == 2 else ("macro_f1", "accuracy")
     what = f"f1 of {task.positive}" if len(labels) == 2 else "macro_f1"
-    why = f"{share:.0%} of the rows have the label {most!r}, so that accuracy says little"
+    all_rows = f"all {total:,} rows with a label"  # also those that are kept back for dev
+    why = f"{share:.0%} of {all_rows} have the label {most!r}, so that accuracy says little"
     if share < MOSTLY_ONE_CLASS:
-        why = f"{share_of_rarest:.1%} of the rows have the label {rarest!r}, of which accuracy says little"
+        why = f"{share_of_rarest:.1%} of {all_rows} have the label {rarest!r}, of which accuracy says little"
         if len(counted) < len(labels):
             why += f" (labels with fewer than {MIN_RARE_ROWS} rows do not count)"
     inferred.append(Inferred("first score", what, why, f"--metrics accuracy {names[0]}"))
@@ -524,7 +526,7 @@ def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Infe
         return task
     share = sum(count for label, count in counts.items() if names.get(label, label) == OUTSIDE) / counts.total()
     if OUTSIDE in labels and share < RARE_OUTSIDE:
-        why = f"{OUTSIDE} is {share:.2%} of the tags, too rare for the words outside of entities"
+        why = f"{OUTSIDE} is {share:.2%} of all {counts.total():,} tags, too rare for the words outside of entities"
         inferred.append(Inferred("scored by", "word_scores", why, "--metrics run_scores"))
         return replace(task, metrics=("word_scores",))
     if has_prefixes([label.upper() for label in labels]):

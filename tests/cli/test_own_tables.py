@@ -67,4 +67,6 @@ def test_the_default_learning_rate_depends_on_the_width(scene, reviews, tmp_path
     assert "null" not in card and "| None" not in card and "custom" not in card
     output = capsys.readouterr().out
     assert f"learning rate {rate:.3g}" in output
-    assert (f"{rate_for_width(2e-5, WIDTH) / 2e-5:.3g} times the recipe's for H below 768" in output) == (not flags)
+    assert (
+        f"{rate_for_width(2e-5, WIDTH) / 2e-5:.3g} times the recipe's, as the model is narrower than 768" in output
+    ) == (not flags)

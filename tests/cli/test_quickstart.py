@@ -1,11 +1,13 @@
 """The quickstart, shortened."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from albert.checkpoints.hub import find_model
 from albert.commands.quickstart import show_report
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -28,6 +30,7 @@ def shortened(monkeypatch):
 @pytest.mark.long
 def test_quickstart_runs_and_resumes(shortened, tmp_path):
     directory = tmp_path / "quickstart"
+    card_of_tiny = (find_model("tiny") / "README.md").read_text(encoding="utf-8")
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
         console = Console(file=screen, width=120)
         first = shortened.run_stages(directory, console)
@@ -44,6 +47,9 @@ def test_quickstart_runs_and_resumes(shortened, tmp_path):
     assert report["answers"]["He opened the [MASK] and went into the house."][1].startswith("door")
     assert "in order" not in shown.replace("sentences are in order", "")
     assert (directory / "curves.png").read_bytes().startswith(PNG)
+    tokens = int(re.search(r"steps, ([\d,]+) tokens", card_of_tiny)[1].replace(",", ""))
+    times = tokens / report["pretraining"]["tokens"]
+    assert f"tiny was trained on {times:,.0f} times as many tokens" in " ".join(shown.split())
     for command in ("albert predict", "albert serve", "albert finetune"):
         assert command in shown
 

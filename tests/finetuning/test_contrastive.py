@@ -39,6 +39,7 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     assert run(finetune) == 0
     out = capsys.readouterr().out
     assert "training: 1 row without text left out" in out
+    assert "scored on 40 pairs that are not trained on" in out
     assert "is ready" in out and "export sentence-transformers" in out
     report = read_json_object(tmp_path / "run/results.json")
     before, after = (report[name]["retrieval_accuracy"] for name in ("before", "scores"))

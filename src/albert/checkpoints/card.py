@@ -213,7 +213,7 @@ def model_card(card: Card, model: WrittenModel) -> str:
         f"# {_line(card.name)}",
         card.description.strip(),
         "## Use\n\n" + re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), use),
-        _table("Parameters", "part", "parameters", {key: f"{n:,}" for key, n in card.parameters.items()}),
+        _table("Parameters", "part", "parameters", {key: f"{n:,}" for key, n in card.parameters.items() if n}),
         _table("Scores", "metric", "score", {key: f"{value:.4g}" for key, value in card.scores.items()}),
         card.scores_note if card.scores else "",
         _list("Data", card.data),

@@ -247,7 +247,7 @@ def show_settings(console: Console, figures: Mapping[str, Any]) -> None:
         return
     factor = figures["rate_factor"]
     workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
-    why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
+    why = "" if factor == 1 else f" ({factor:.3g} times the recipe's, as the model is narrower than {FULL_WIDTH})"
     console.print(
         f"learning rate {figures['learning_rate']:.3g}{why}, batch size {figures['batch_size']:,}, "
         f"{in_epochs(figures['epochs'])} of {counted(figures['examples'], 'examples')}: "
@@ -291,6 +291,8 @@ def show_result(console: Console, result: FinetuneResult, found: FinetuningResul
         done = f"head solved on {training['examples']:,} of {rows}"
         seconds = report["frozen_head"]["seconds"]
     lines.append(f"{done} in {seconds:,.0f} s")
+    if task is None:
+        lines.append(f"scored on {counted(report['evaluation']['examples'], examples)} that are not trained on")
     if "selection" in report:
         lines.append(report["selection"]["note"])
     lines.append(table_of_rows(result.rows()))

@@ -35,7 +35,7 @@ def quickstart(*, output: Path = Path("quickstart-run")) -> None:
 
 def show_report(report: "QuickstartReport", console: Console) -> None:
     """Print figures beside their baselines, the outputs, and the next commands."""
-    from albert.commands.quickstart_stages import BUNDLED_MODEL, WHO_WROTE, accuracies
+    from albert.commands.quickstart_stages import BUNDLED_MODEL, BUNDLED_TOKENS, WHO_WROTE, accuracies
 
     figures = report.pretraining.evaluation
     masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
@@ -57,7 +57,8 @@ def show_report(report: "QuickstartReport", console: Console) -> None:
     lines = (
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
-        f"{BUNDLED_MODEL} was trained on 30 times as many tokens, including these books without their authors;",
+        f"{BUNDLED_MODEL} was trained on {BUNDLED_TOKENS / training.tokens:,.0f} times as many tokens, including these "
+        "books without their authors;",
         "neither model predicts the order of sentences better than chance",
         *([f"curves      {report.curves}"] if report.curves else []),
         f"encoder     {model}",

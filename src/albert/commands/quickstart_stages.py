@@ -37,6 +37,8 @@ AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_sh
 """Settings for a network of this size."""
 
 BUNDLED_MODEL = "tiny"
+BUNDLED_TOKENS = 65_597_407
+"""Tokens that it was trained on, as its card says."""
 """The model in the package, for comparison: pre-trained on 66 million tokens, the quickstart's on two million."""
 FILL_MASKS = ("It was a very [MASK] thing to say.", "He opened the [MASK] and went into the house.")
 PASSAGE = (

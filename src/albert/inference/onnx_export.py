@@ -137,16 +137,19 @@ def onnx_card(
             f"{report.vectors.description} The file gives the states of "
             "the tokens: the lines below make vectors of them. The tokenizer beside it cuts texts at that length."
         )
+    differences = [
+        f"{output} in {check.runtime}: largest difference {largest:.4g}"
+        for check in report.checks
+        for output, largest in check.differences.largest.items()
+    ]
     card = Card(
         name=name,
         description="\n\n".join(lines),
         recipe={"inputs": f"{', '.join(report.inputs)}: int64, padded on the right", **axes},
-        scores={
-            f"{output} in {check.runtime}: largest difference": largest
-            for check in report.checks
-            for output, largest in check.differences.largest.items()
-        },
-        limits=tuple(_TEXTS["limits"][name].format_map(vars(report)) for name, holds in limits.items() if holds),
+        limits=(
+            *differences,
+            *(_TEXTS["limits"][name].format_map(vars(report)) for name, holds in limits.items() if holds),
+        ),
         tags=("onnx",),
         base=base_of(directory),
         base_relation="quantized" if report.precision == "int8" else None,

@@ -62,6 +62,8 @@ def test_the_document_speaks_of_this_model(predictors, serve, tmp_path):
     (tmp_path / "model" / "examples.json").write_text(json.dumps(rows))
     classifying = document_of(server)
     assert layers_example(classifying) == rows["examples"][0]
+    texts = {"texts": ["the ship"], "pairs": ["a storm"]}
+    assert classifying["components"]["schemas"]["ClassifyRequest"]["examples"] == [texts]
     for address in ("/classify", "/layers", "/model", "/healthz"):
         (operation,) = classifying["paths"][address].values()
         assert "421" in operation["responses"], address

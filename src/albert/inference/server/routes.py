@@ -489,15 +489,16 @@ def application(service: batching.Service) -> RequestMiddleware:
 def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
     """The document with examples that this model answers: of `/layers` without a mask if it fills none, and with a
     second text if it was trained on pairs; where the model's files have a row, it is that one."""
-    row = next((row for row in example_rows(Path(predictor.name)) if row.get("text")), {"text": UNMASKED})
+    own = next((row for row in example_rows(Path(predictor.name)) if row.get("text")), None)
+    row = own or {"text": UNMASKED}
     if predictor.reads_pairs is True:
         row = {"pair": SECOND} | row
     examples: dict[str, dict[str, Any]] = {}
     if not predictor.can(FILL_MASK):
         examples["LayersRequest"] = {name: row[name] for name in ("text", "pair") if row.get(name)}
-    if row.get("pair"):
-        pair = {"texts": [row["text"]], "pairs": [row["pair"]]}
-        examples |= {"ClassifyRequest": pair, "ScoreRequest": pair}
+    if own is not None or row.get("pair"):
+        texts = {"texts": [row["text"]], **({"pairs": [row["pair"]]} if row.get("pair") else {})}
+        examples |= {"ClassifyRequest": texts, "ScoreRequest": texts}
     schemas = document["components"]["schemas"]
     changed = {name: schemas[name] | {"examples": [example]} for name, example in examples.items()}
     return document | {"components": document["components"] | {"schemas": schemas | changed}}

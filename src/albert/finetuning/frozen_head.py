@@ -259,7 +259,8 @@ def describe(solved: SolvedHead, scores: Mapping[str, float | None], alone: bool
     what = FROZEN if alone else "head solved on frozen features"
     replaced = ""
     if solved.replaced_pooler is not None:
-        replaced = f"; the pooler, whose outputs deviated by {solved.replaced_pooler:.2g}, standardises [CLS] instead"
+        deviation = f"(standard deviation {solved.replaced_pooler:.2g})"
+        replaced = f"; the pooler's outputs hardly varied {deviation}: it is replaced by one that standardises [CLS]"
     sampled = ""
     if solved.examples < solved.of_examples:
         sampled = f", solved on {solved.examples:,} of {solved.of_examples:,} training rows"

@@ -390,7 +390,7 @@ def _with_labels(
             separator = next((each for each in "|;," if any(each in text.strip() for text in texts)), None)
         if separator is not None:
             share = sum(separator in text for text in texts) / len(texts)
-            why = f"{share:.0%} of the {len(texts):,} rows with a label have it"
+            why = f"{share:.0%} of {len(texts):,} rows have it"
             inferred.append(Inferred("separator", repr(separator), why, "--separator ;"))
         elif texts and len(texts) == len(rows.rows):  # no row has a list
             inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))

@@ -44,7 +44,10 @@ class LabelThreshold:
     @property
     def note(self) -> str:
         empty = "a row may have none" if self.may_be_empty else "a row without one has its most probable label"
-        return f"labels from probability {self.value:g} on, {empty}; chosen on {self.chosen_on}"
+        chosen = f"chosen on {self.chosen_on}"
+        if self.chosen_on.startswith("nothing"):
+            chosen = f"not chosen{self.chosen_on.removeprefix('nothing')}"
+        return f"a label is predicted from a probability of {self.value:g} on, {empty}; {chosen}"
 
     def predicted(self, probabilities: Float[np.ndarray, "examples labels"]) -> Bool[np.ndarray, "examples labels"]:
         """Which labels are predicted."""

@@ -169,6 +169,18 @@ def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path,
     assert len(predicted.out.splitlines()) == 80 and "40 of 80 texts are empty" in predicted.err
 
 
+@pytest.mark.parametrize("kind", ["classes", "several labels", "numbers"])
+def test_an_error_of_repeated_rows_is_shown_once(kind, pretrained, tmp_path):
+    labels = {"classes": "ab", "several labels": (["a"], ["b"]), "numbers": (1.5, 7.5)}[kind]
+    rows = [{"text": f"the ship {i}", "label": labels[i % 2]} for i in range(12)]
+    dev = [{"text": "the sea", "label": label} for label in labels] * 6
+    result = albert.finetune(
+        train=rows, dev=dev, model=pretrained, text="text", label="label", output=tmp_path / "run", **UNLEARNED
+    )
+    shown = [(each["text"], str(each["gold"])) for each in result.errors]
+    assert 0 < len(shown) == len(set(shown)) <= 2
+
+
 def test_rows_without_a_label_are_said_once(pretrained, tmp_path, capsys):
     rows = "".join(f"the ship {i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(80))
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)

@@ -209,7 +209,7 @@ def _confusion(results: Mapping[str, Any]) -> list[str]:
             text = f"{counts[row][column]:,}" if counts[row][column] else ""
             cells.append(f'<td class="{colour}" style="--share:{share:.2f}">{text}</td>')
         lines.append(f'<tr><th scope="row">{_text(labels[row] or NOTHING)}</th>{"".join(cells)}</tr>')
-    about = "A row is a class of the rows, a column a prediction; colours are shares of the row."
+    about = "A line is a right class, a column a prediction; colours are shares of the line."
     table = f'<div class="wide"><table class="matrix">{"".join(lines)}</table></div>'
     return [*parts, f"<h2>{title}</h2>", f"<p>{about}</p>", table]
 

@@ -106,7 +106,15 @@ def largest(confusions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def most_confident(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The errors with the highest probability; equals keep the order of the file."""
-    return sorted(errors, key=lambda error: -error["probability"])[:MAX_ERRORS]
+    return first_of_equal(sorted(errors, key=lambda error: -error["probability"]))[:MAX_ERRORS]
+
+
+def first_of_equal(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The errors without those of rows that repeat an earlier one: the same words, right answer and prediction."""
+    seen: dict[str, dict[str, Any]] = {}
+    for error in errors:
+        seen.setdefault(repr([error.get(name) for name in ("text", "words", "gold", "predicted")]), error)
+    return list(seen.values())
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any] | None:

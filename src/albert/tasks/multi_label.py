@@ -10,7 +10,7 @@ import numpy as np
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
 from albert.tables.table import Row
-from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, largest, per_class, text_of
+from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, first_of_equal, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets, text_features
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
@@ -213,7 +213,7 @@ class MultiLabel(Labelled):
         confidence = np.where(predicted, probabilities, 1 - probabilities)
         errors = []
         wrong_confidence = np.where(gold != predicted, confidence, 0.0).max(axis=1, initial=0.0)
-        for index in np.argsort(-wrong_confidence, kind="stable")[:MAX_ERRORS].tolist():
+        for index in np.argsort(-wrong_confidence, kind="stable").tolist():
             wrong = np.flatnonzero(gold[index] != predicted[index])
             if not len(wrong):
                 continue
@@ -241,7 +241,7 @@ class MultiLabel(Labelled):
         return {
             "per_class": rows,
             "confusion": {"labels": list(names), "counts": matrices, "largest": largest(confusions)},
-            "errors": errors,
+            "errors": first_of_equal(errors)[:MAX_ERRORS],
             "calibration": calibration(probabilities.ravel(), gold.ravel()),
         }
 

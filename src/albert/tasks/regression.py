@@ -13,7 +13,7 @@ import numpy as np
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tables.fields import as_number
 from albert.tables.table import Row
-from albert.tasks.error_analysis import MAX_ERRORS, text_of
+from albert.tasks.error_analysis import MAX_ERRORS, first_of_equal, text_of
 from albert.tasks.examples import Example, Features, text_features
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.recipe import TaskRecipe
@@ -167,7 +167,12 @@ class Regression(Task):
             }
             errors.append(error)
         errors.sort(key=lambda error: -abs(error["difference"]))
-        return {"per_class": None, "confusion": None, "errors": errors[:MAX_ERRORS], "calibration": None}
+        return {
+            "per_class": None,
+            "confusion": None,
+            "errors": first_of_equal(errors)[:MAX_ERRORS],
+            "calibration": None,
+        }
 
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """GLUE's: a table of the numbers, within the range of the scores."""

@@ -54,7 +54,7 @@ def clock(monkeypatch):
         usage = resource.getrusage(resource.RUSAGE_SELF)
         monkeypatch.setattr(resource, "getrusage", lambda who: usage)
         monkeypatch.setattr(socket, "gethostname", lambda: "machine")
-        monkeypatch.setattr("albert.pretraining.work.measured_matmul_rate", lambda *about: 1e10)
+        monkeypatch.setattr("albert.pretraining.task.measured_matmul_rate", lambda *about: 1e10)
         writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
         monkeypatch.setattr(writer, "_global_uid", writer.AtomicCounter(0))
 

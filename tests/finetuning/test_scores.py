@@ -1,6 +1,5 @@
 """The model of a run that is its result, and the scores that are shown beside its own."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -15,7 +14,7 @@ from albert.finetuning.evaluation import FROZEN, MAJORITY, advice, evaluate_dire
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import BestModel
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
+from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
@@ -95,24 +94,21 @@ def test_run_is_not_resumed_with_another_development_set(stopped, tmp_path):
     resume, dev = stopped(5)
     original = dev.read_text()
     drop_rows(dev)
-    with refusal(InvalidConfiguration, "development set"):
+    with refusal(CannotCreate, "holds another run with another development set"):
         resume(tmp_path / "run")
     dev.write_text(original)
     resume(tmp_path / "run")
     drop_rows(dev)
-    with refusal(CannotCreate, "development set"):
+    with refusal(CannotCreate, "holds a finished run with another development set"):
         resume(tmp_path / "run")
 
 
-def test_best_model_on_another_development_set_does_not_count(stopped, tmp_path):
-    resume, dev = stopped(2)  # before the first checkpoint, so that only the best model is left
+def test_another_development_set_is_refused_before_the_first_checkpoint(stopped, tmp_path):
+    resume, dev = stopped(2)
     assert not (tmp_path / "run/checkpoints").exists()
-    score_path = tmp_path / "run/best/score.json"
-    score = read_json_object(score_path)
     drop_rows(dev)
-    complete = resume(tmp_path / "complete")
-    score_path.write_text(json.dumps({**score, "score": 101.0}))  # better than all others
-    assert resume(tmp_path / "run").scores == complete.scores
+    with refusal(CannotCreate, "holds another run with another development set: 16 examples", "now 13 examples"):
+        resume(tmp_path / "run")
 
 
 def test_undefined_score_is_worst_and_a_changed_file_is_refused(tmp_path):

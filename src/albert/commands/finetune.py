@@ -149,9 +149,18 @@ def finetune(
 
     # The run.
     start = start_of(model, revision, architecture, training.depth, keep_head, init)
-    if replace:
-        remove_earlier(output, table, train, dev, (test, data, model, training.teacher))
-    found = finetune_task(learned, start, data or Path(), output, changes, settings, announce=on_start)
+    read_from = paths_read(table, train, dev, (test, data, model, training.teacher))
+    found = finetune_task(
+        learned,
+        start,
+        data or Path(),
+        output,
+        changes,
+        settings,
+        announce=on_start,
+        replace=replace,
+        read_from=read_from,
+    )
     return result_of_run(found, output, learned)
 
 
@@ -188,21 +197,13 @@ def refuse_contradictions(
     training.check(architecture, changes)
 
 
-def remove_earlier(
-    output: Path,
-    table: TableOptions,
-    train: Path | None,
-    dev: Path | None,
-    others: Sequence[Path | str | None],
-) -> None:
-    """Remove an earlier run in `output`; raises CannotCreate if it holds what this run reads."""
-    if not world().is_first:
-        return
-    from albert.training.run_folder import remove_run
-
+def paths_read(
+    table: TableOptions, train: Path | None, dev: Path | None, others: Sequence[Path | str | None]
+) -> list[Path]:
+    """The files and folders that a run reads."""
     own = table.task(train=train, dev=dev)
     read = (own.train, own.dev, table.task_file, *others)
-    remove_run(output, [Path(each) for each in read if each is not None and Path(each).exists()])
+    return [Path(each) for each in read if each is not None and Path(each).exists()]
 
 
 # --------------------------------------------------------------------------------------------------------------------

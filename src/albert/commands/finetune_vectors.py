@@ -125,7 +125,6 @@ def finetune_vectors(
         from albert.finetuning.run_record import FinetuningSettings
         from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
-        from albert.training.run_folder import remove_run
 
     start = PretrainedEncoder(model, revision, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
     changes = RecipeChanges(
@@ -150,22 +149,17 @@ def finetune_vectors(
         log=log,
     )
     share = HeldOut().share if held_out is None else HeldOut(share=held_out).share
-
-    def remove_earlier() -> None:
-        """Remove the run that is replaced, once everything has been read."""
-        if replace and world().is_first:
-            paths = [Path(each) for each in (train, dev, model, teacher, teacher_vectors) if each is not None]
-            remove_run(output, [path for path in paths if path.exists()])
-
+    read_from = [Path(each) for each in (train, dev, model, teacher, teacher_vectors) if each is not None]
     if teacher is None:
         pairs = read_text_pairs(train, text, pair, negative)
         if dev is None:
             pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
         else:
             dev_pairs = read_text_pairs(dev, text, pair, negative)
-        remove_earlier()
         divisor = TEMPERATURE if temperature is None else temperature
-        found = finetune_contrastive(pairs, dev_pairs, start, output, changes, settings, divisor, on_start)
+        found = finetune_contrastive(
+            pairs, dev_pairs, start, output, changes, settings, divisor, on_start, replace, read_from
+        )
     else:
         texts = read_texts(train, text)
         if dev is None:
@@ -174,9 +168,8 @@ def finetune_vectors(
             dev_texts = read_texts(dev, text)
             texts = without_texts(texts, dev_texts)
         opened = open_teacher(teacher, teacher_revision, settings)
-        remove_earlier()
         found = learn_from_teacher(
-            texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start
+            texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start, replace, read_from
         )
     return result_of_run(found, output, None)
 

@@ -18,15 +18,16 @@ from albert.commands.finetune import (
     NO_CHANGES,
     check_paths,
     declared_task,
+    paths_read,
     read_own_table,
     refuse_contradictions,
-    remove_earlier,
     report_rows,
     say_what_was_read,
     start_of,
     with_span_head,
 )
 from albert.model.config import ArchitectureChanges
+from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.table_task import RecipeChanges
@@ -120,7 +121,7 @@ def sweep(
         assert data is not None  # checked above
         start = start_of(model, revision, architecture, training.depth, keep_head, init)
         if replace:
-            remove_earlier(output, table, train, dev, inputs)
+            remove_runs(output, paths_read(table, train, dev, inputs))
         average = BENCHMARKS[task.lower()]
         found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, n_seeds)
         return result_of_benchmark(found, output)
@@ -148,7 +149,7 @@ def sweep(
         folds_of(learned, learned.source.read(Path(), "train"), folds, training.seed)
     start = start_of(model, revision, architecture, training.depth, keep_head, init)
     if replace:
-        remove_earlier(output, table, train, dev, inputs)
+        remove_runs(output, paths_read(table, train, dev, inputs))
     arguments = (learned, start, data or Path(), output, changes, settings)
     if rates is not None:
         return result_of_comparison(compare_rates(*arguments, rates, on_start), output, learned)
@@ -162,6 +163,14 @@ def sweep(
 
 CHOICES = ("seeds", "folds", "rates")
 OF_ONE_TASK = ("test", "folds", "rates", "train", "dev", "held_out", "span_head", "keep_head")
+
+
+def remove_runs(output: Path, read_from: list[Path]) -> None:
+    """Remove earlier runs in `output`; raises CannotCreate if it holds what these runs read."""
+    if world().is_first:
+        from albert.training.run_folder import remove_run
+
+        remove_run(output, read_from)
 
 
 def require_one_choice(given: Mapping[str, Any]) -> None:

@@ -15,8 +15,8 @@ from albert.finetuning.evaluation import advice, simpler_models
 from albert.finetuning.model import Start
 from albert.finetuning.options import RecipeLike, requested_recipe
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.several import SUMMARY_NAME, OneOfSeveral, finetune_one, require_one_that_ended
-from albert.finetuning.work import Announce
+from albert.finetuning.several import SUMMARY_NAME, SweepRun, finetune_one, require_one_that_ended
+from albert.finetuning.task import Announce
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
@@ -29,7 +29,7 @@ from albert.training.same_run import refuse_other_runs
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedRun(OneOfSeveral):
+class ComparedRun(SweepRun):
     """A run of a comparison."""
 
     name: str
@@ -45,7 +45,7 @@ class Comparison:
     by: Literal["rate", "fold"]
     runs: tuple[ComparedRun, ...]
 
-    def with_run(self, name: str, directory: Path, run: OneOfSeveral) -> "Comparison":
+    def with_run(self, name: str, directory: Path, run: SweepRun) -> "Comparison":
         """The comparison with another run."""
         compared = ComparedRun(name=name, directory=directory, **vars(run))
         return replace(self, runs=(*self.runs, compared))

@@ -7,10 +7,10 @@ texts that do not belong to the first one although they look like it. They are c
 batch."""
 
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,24 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.checkpoints.card import Card
-from albert.checkpoints.sentence_transformers import POOLED, open_dense
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
-from albert.finetuning.embedding import (
-    MAX_SCORED,
-    EmbeddingWork,
-    encoder_identity,
-    pooled_encoder,
-    start_encoder,
-)
-from albert.finetuning.evaluation import AT_RANDOM, ComputeOptions
+from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
+from albert.finetuning.evaluation import AT_RANDOM
 from albert.finetuning.model import Start
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
-from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import default_precision, pick_device
-from albert.runtime.distributed import process_group
-from albert.runtime.environment import world
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.task import Announce, training_plan
+from albert.runtime.environment import Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.json_files import save_versioned, to_json
 from albert.runtime.random_streams import stream
 from albert.runtime.words import counted
 from albert.tables.rows import read_table
@@ -44,16 +34,18 @@ from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
 from albert.tasks.table_task import RecipeChanges
 from albert.text.tokenizer import Tokenizer
-from albert.training.loop import train
 from albert.training.metric_logger import require_logger
-from albert.training.record import Run, finetuning_fingerprint
+from albert.training.run import run_training
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import Input, Run
 from albert.training.update import Batch, Sums
 
 TEMPERATURE = 0.05
 """As in SimCSE and sentence-transformers (a scale of 20)."""
 RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=64, epochs=1.0, max_length=128)
 ACCURACY = "retrieval_accuracy"
+KIND = "contrastive"
+"""The name of the task in recipe.json and config.json."""
 _TERM = "pairs"
 
 
@@ -247,7 +239,7 @@ def retrieval_accuracy(vectors: Float32[np.ndarray, "texts D"], texts: np.ndarra
 
 
 @dataclass(kw_only=True)
-class ContrastiveWork(EmbeddingWork):
+class PairTraining(EmbeddingTraining):
     """Training on pairs of texts, scored on the pairs `scored`."""
 
     scored: EncodedPairs
@@ -271,6 +263,8 @@ def finetune_contrastive(
     settings: FinetuningSettings,
     temperature: float = TEMPERATURE,
     announce: Announce | None = None,
+    replace: bool = False,
+    read_from: Sequence[Path] = (),
 ) -> FinetuningResult:
     """Train an encoder on pairs of texts, and score it before and after on other pairs, at most 1,000 of `scored`.
 
@@ -278,106 +272,107 @@ def finetune_contrastive(
     """
     if not temperature > 0:
         raise InvalidConfiguration("temperature", f"is {temperature}, it must be above 0")
-    folder = RunFolder(output)
-    device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or default_precision(device)
-    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     require_logger(settings.log)
-    with process_group(device) as ranks:
-        # The encoder, and everything that is read: bad input leaves no directory behind.
-        started, plan = start_encoder(start, RECIPE, changes, settings, len(pairs.texts))
-        recipe = plan.recipe
+
+    def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PairRun:
+        encoder = open_encoder(start, RECIPE, changes, settings, len(pairs.texts), KIND, earlier, device)
+        recipe = encoder.plan.recipe
         if recipe.batch_size < 2 * ranks.size:
             raise InvalidConfiguration("batch_size", f"{recipe.batch_size} leaves a process fewer than 2 pairs")
-        vectors = started.sentence_vectors
-        dense = open_dense(vectors)
-        lower_case = vectors is not None and vectors.lower_case
-        encoding = (started.tokenizer, recipe.max_length, recipe.batch_size, settings.seed, lower_case)
+        lower_case = encoder.vectors is not None and encoder.vectors.lower_case
+        tokenizer = encoder.started.tokenizer
+        encoding = (tokenizer, recipe.max_length, recipe.batch_size, settings.seed, lower_case)
         data = encode_pairs(pairs.texts, *encoding)
         dev = encode_pairs(scored.texts[:MAX_SCORED], *encoding)
+        return PairRun(
+            record=encoder.record(KIND, temperature=temperature),
+            inputs={
+                "training data": Input(counted(len(data), "pairs"), data.fingerprint),
+                "development set": Input(counted(len(dev), "pairs"), dev.fingerprint),
+                **encoder.inputs(),
+            },
+            plan=training_plan(encoder.plan, settings, encoder.compute.precision),
+            ranks=ranks,
+            device=device,
+            read_from=read_from,
+            encoder=encoder,
+            announce=announce,
+            pairs=pairs,
+            scored=scored,
+            data=data,
+            dev=dev,
+            temperature=temperature,
+        )
 
-        # The run: a new one, one that goes on, or a complete one; another run is refused.
-        record = {
-            "task": "contrastive",
-            "start": started.source,
-            **({"changes": dict(started.changes)} if started.changes else {}),
-            "recipe": to_json(recipe),
-            "temperature": temperature,
-            "settings": recorded_settings(settings),
+    return run_training(open_work, output, settings.device, replace)
+
+
+@dataclass(kw_only=True)
+class PairRun(EmbeddingRun):
+    """A run on pairs of texts, opened."""
+
+    pairs: TextPairs
+    scored: TextPairs
+    data: EncodedPairs
+    dev: EncodedPairs
+    temperature: float
+
+    def set_up(self, run: Run, is_new: bool) -> PairTraining:
+        """The encoder with its pooling, and the batches of pairs."""
+        encoder = self.encoder
+        vectors = encoder.vectors
+        learned = None if vectors is None else replace(vectors, max_length=encoder.plan.recipe.max_length)
+        task = PairTraining(
+            description="Contrastive learning",
+            module=encoder.pooled().to(self.device).train(),
+            source=self.data,
+            device=self.device,
+            plan=encoder.plan,
+            settings=encoder.settings,
+            compute=encoder.compute,
+            kind=KIND,
+            started=encoder.started,
+            sentence_vectors=learned,
+            scored=self.dev,
+            temperature=self.temperature,
+        )
+        self.begin(task)
+        return task
+
+    def training_counts(self) -> dict[str, Any]:
+        return {**self.pairs.counts, "examples": len(self.data), **self.data.counts}
+
+    def evaluation_counts(self) -> dict[str, Any]:
+        rows_not_scored = len(self.scored.texts) - len(self.dev)
+        return {
+            **self.scored.counts,
+            "rows_not_scored": rows_not_scored,
+            "examples": len(self.dev),
+            **self.dev.counts,
         }
-        identity = {
-            "recipe": finetuning_fingerprint(record),
-            "training data": data.fingerprint,
-            "development set": dev.fingerprint,
-            **encoder_identity(started, dense),
-        }
-        run = Run(folder=folder, record=record, identity=identity)
-        with folder.locked(ranks.is_first):
-            already_complete = run.is_complete()
-            if not already_complete:
-                if ranks.is_first:
-                    save_versioned(folder.recipe_path, record)
-                notes = []
-                if pairs.negatives:
-                    notes.append(f"hard negatives: {', '.join(pairs.negatives)}")
-                if dense is not None:
-                    notes.append("the Dense modules after the pooling stay as they are")
-                model = pooled_encoder(started, dense).to(device).train()
-                work = ContrastiveWork(
-                    description="Contrastive learning",
-                    module=model,
-                    source=data,
-                    device=device,
-                    plan=plan,
-                    settings=settings,
-                    compute=compute,
-                    kind="contrastive",
-                    started=started,
-                    folder=folder,
-                    sentence_vectors=None if vectors is None else replace(vectors, max_length=recipe.max_length),
-                    scored=dev,
-                    temperature=temperature,
-                )
-                before = work.evaluate()
-                work.start(ranks, announce)
-                training = train(work, work.training_plan, run)
-                if ranks.is_first:
-                    started_scoring = time.perf_counter()
-                    after = work.evaluate()
-                    report = {
-                        "scores": after,
-                        "before": before,
-                        "baseline": {ACCURACY: 100.0 / dev.candidates},
-                        "training": {
-                            **pairs.counts,
-                            "examples": len(data),
-                            **data.counts,
-                            **work.training_figures(training),
-                        },
-                        "evaluation": {
-                            **scored.counts,
-                            "rows_not_scored": len(scored.texts) - len(dev),
-                            "examples": len(dev),
-                            **dev.counts,
-                            "seconds": time.perf_counter() - started_scoring,
-                        },
-                        "notes": [*started.notes, *notes],
-                    }
-                    what = "pairs of texts and hard negatives" if pairs.negatives else "pairs of texts"
-                    card = Card(
-                        name=output.name,
-                        base=replace(started.base, languages=()),
-                        base_relation="finetune",
-                        description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
-                        f"(`albert.load(...).embed`), trained on {len(data):,} {what}, starting from {started.source}.",
-                        recipe=recipe_of_vectors(recipe) | {"temperature": temperature},
-                        scores={
-                            f"{ACCURACY} among {counted(dev.candidates, 'texts')}": after[ACCURACY],
-                            "the same, before training": before[ACCURACY],
-                            f"the same, {AT_RANDOM}": 100.0 / dev.candidates,
-                        },
-                        scores_note=f"{ACCURACY} is the percentage of first texts whose nearest text among these, by "
-                        "cosine, is their own second one.",
-                    )
-                    work.finish(run, report, card)
-            return finished(folder, ranks, already_complete)
+
+    def baseline(self) -> dict[str, float]:
+        return {ACCURACY: 100.0 / self.dev.candidates}
+
+    def notes(self) -> list[str]:
+        notes = []
+        if self.pairs.negatives:
+            notes.append(f"hard negatives: {', '.join(self.pairs.negatives)}")
+        if self.encoder.dense is not None:
+            notes.append("the Dense modules after the pooling stay as they are")
+        return notes
+
+    def card(self, report: Mapping[str, Any]) -> Card:
+        what = "pairs of texts and hard negatives" if self.pairs.negatives else "pairs of texts"
+        return Card(
+            name="",
+            description=f"trained on {len(self.data):,} {what}",
+            recipe=recipe_of_vectors(self.encoder.plan.recipe) | {"temperature": self.temperature},
+            scores={
+                f"{ACCURACY} among {counted(self.dev.candidates, 'texts')}": report["scores"][ACCURACY],
+                "the same, before training": report["before"][ACCURACY],
+                f"the same, {AT_RANDOM}": 100.0 / self.dev.candidates,
+            },
+            scores_note=f"{ACCURACY} is the percentage of first texts whose nearest text among these, by "
+            "cosine, is their own second one.",
+        )

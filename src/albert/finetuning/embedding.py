@@ -1,22 +1,32 @@
 """What runs share whose result is an encoder without a head: texts become vectors (`embed`)."""
 
+import time
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 from torch import nn
 
 from albert.checkpoints.card import Card
 from albert.checkpoints.model_directory import save_model_directory, weights_fingerprint, write_model
-from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors
-from albert.finetuning.evaluation import model_outputs
+from albert.checkpoints.sentence_transformers import POOLED, SENTENCE_KEY, SentenceVectors, open_dense
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.model import Start, StartedModel, fit_length, start_model
 from albert.finetuning.options import LearningPlan, RequestedRecipe, plan_learning
-from albert.finetuning.run_record import FinetuningSettings, start_identity
-from albert.finetuning.work import FinetuningTask
+from albert.finetuning.run_record import (
+    FinetuningResult,
+    FinetuningSettings,
+    precision_of,
+    read_record,
+    recorded_settings,
+    start_inputs,
+)
+from albert.finetuning.task import Announce, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import to_json
@@ -24,16 +34,70 @@ from albert.tasks.examples import Sequences
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
 from albert.training.logging import TrainingResult
-from albert.training.record import Run
+from albert.training.run import RunWork
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import FINETUNING_MAY_CHANGE, Input
 
 MAX_SCORED = 1000
 """Development rows."""
 
 
-def start_encoder(
-    start: Start, recipe: TaskRecipe, changes: RecipeChanges, settings: FinetuningSettings, examples: int
-) -> tuple[StartedModel, LearningPlan]:
+# --------------------------------------------------------------------------------------------------------------------
+# The encoder before training.
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedEncoder:
+    """An encoder before training, and how it is trained; nothing is left open."""
+
+    started: StartedModel
+    dense: nn.Module | None
+    """The Dense modules after its pooling."""
+    settings: FinetuningSettings
+    plan: LearningPlan
+    compute: ComputeOptions
+
+    @property
+    def vectors(self) -> SentenceVectors | None:
+        """How its texts become vectors, if its files say so."""
+        return self.started.sentence_vectors
+
+    def record(self, kind: str, **more: Any) -> dict[str, Any]:
+        """The content of `recipe.json`."""
+        return {
+            "task": kind,
+            "start": self.started.source,
+            **({"changes": dict(self.started.changes)} if self.started.changes else {}),
+            "recipe": to_json(self.plan.recipe),
+            **more,
+            "settings": recorded_settings(self.settings),
+        }
+
+    def inputs(self) -> dict[str, Input]:
+        """The encoder before training, its tokenizer, and the Dense modules after its pooling, if there are any."""
+        inputs = start_inputs(self.started)
+        if self.dense is not None:
+            inputs["Dense modules"] = Input(self.started.source, weights_fingerprint(self.dense.state_dict()))
+        return inputs
+
+    def pooled(self) -> PooledEncoder:
+        """The encoder with the pooling that its files name, or the mean."""
+        encoder: Any = self.started.model
+        if encoder.pooler is not None:
+            encoder.pooler.requires_grad_(False)  # is not used
+        return PooledEncoder(encoder, "mean" if self.vectors is None else self.vectors.pooling, dense=self.dense)
+
+
+def open_encoder(
+    start: Start,
+    recipe: TaskRecipe,
+    changes: RecipeChanges,
+    settings: FinetuningSettings,
+    examples: int,
+    kind: str,
+    earlier: RunFolder,
+    device: torch.device,
+) -> OpenedEncoder:
     """The encoder before training, and how it is trained: `changes` over `recipe`, its rate adapted to the width."""
     explicit = {name for name, value in vars(changes).items() if value is not None}
     recipe = changes.applied_to(recipe)
@@ -42,34 +106,28 @@ def start_encoder(
     recipe = fit_length(recipe, started.config.max_position_embeddings)
     to_fit = frozenset({"learning_rate"}) - explicit
     requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
-    return started, plan_learning(requested, started.config.hidden_size, examples)
+    hidden_size = started.config.hidden_size
+    precision = precision_of(settings, read_record(earlier, kind), device)
+    return OpenedEncoder(
+        started=started,
+        dense=open_dense(started.sentence_vectors),
+        settings=replace(settings, precision=precision),
+        plan=plan_learning(requested, hidden_size, examples, optimizer=settings.optimizer),
+        compute=ComputeOptions(device, precision, settings.micro_batch_tokens),
+    )
 
 
-def encoder_identity(started: StartedModel, dense: nn.Module | None) -> dict[str, str]:
-    """Fingerprints of an encoder before training, and of the Dense modules after its pooling, if there are any."""
-    identity = start_identity(started)
-    if dense is not None:
-        identity["Dense modules"] = weights_fingerprint(dense.state_dict())
-    return identity
-
-
-def pooled_encoder(started: StartedModel, dense: nn.Module | None) -> PooledEncoder:
-    """The encoder with the pooling that its files name, or the mean."""
-    encoder: Any = started.model
-    if encoder.pooler is not None:
-        encoder.pooler.requires_grad_(False)  # is not used
-    vectors = started.sentence_vectors
-    return PooledEncoder(encoder, "mean" if vectors is None else vectors.pooling, dense=dense)
+# --------------------------------------------------------------------------------------------------------------------
+# Training and writing.
 
 
 @dataclass(kw_only=True)
-class EmbeddingWork(FinetuningTask):
+class EmbeddingTraining(FinetuningTask):
     """Fine-tuning an encoder for the vectors of its texts."""
 
     kind: str
     """The name of the task in `config.json`."""
     started: StartedModel
-    folder: RunFolder
     sentence_vectors: SentenceVectors | None
     """How the trained encoder's texts become vectors; None: by their mean."""
 
@@ -92,24 +150,92 @@ class EmbeddingWork(FinetuningTask):
         """Write the encoder as a model directory."""
         write_model(directory, self.started.model, self.started.tokenizer_directory, extra=self.config_keys())
 
-    def training_figures(self, training: TrainingResult) -> dict[str, Any]:
-        """Updates, epochs and speed, for the report."""
-        return {
+
+@dataclass(kw_only=True)
+class EmbeddingRun(RunWork[FinetuningResult]):
+    """A run whose result is an encoder, opened; it is scored before and after."""
+
+    MAY_CHANGE = FINETUNING_MAY_CHANGE
+
+    encoder: OpenedEncoder
+    announce: Announce | None
+    task: EmbeddingTraining = field(init=False, repr=False)
+    before: Mapping[str, float] = field(init=False, repr=False)
+
+    def begin(self, task: EmbeddingTraining) -> EmbeddingTraining:
+        """The last part of `set_up`: score the encoder as it is."""
+        self.task = task
+        self.before = task.evaluate()
+        task.announce(self.announce, self.ranks)
+        return task
+
+    def score(self, training: TrainingResult) -> dict[str, Any]:
+        """The scores before and after, and what was learned from."""
+        if not self.ranks.is_first:
+            return {}
+        started = time.perf_counter()
+        after = self.task.evaluate()
+        seconds = time.perf_counter() - started
+        figures = {
             "steps": training.steps,
-            "epochs": self.plan.epochs_of(training.steps),
+            "epochs": self.encoder.plan.epochs_of(training.steps),
             "seconds": training.seconds,
             "tokens_per_second": training.tokens_per_second,
         }
+        return {
+            "scores": after,
+            "before": self.before,
+            "baseline": self.baseline(),
+            "training": {**self.training_counts(), **figures},
+            "evaluation": {**self.evaluation_counts(), "seconds": seconds},
+            "notes": [*self.encoder.started.notes, *self.notes()],
+            "seed": self.encoder.settings.seed,
+            "computed_in": self.encoder.compute.precision,
+            "machine": describe_machine(),
+        }
 
-    def finish(self, run: Run, report: Mapping[str, Any], card: Card) -> None:
-        """Write the model and the results."""
+    def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
+        """The encoder and its card."""
+        started = self.encoder.started
+        module = self.task.module
+        assert isinstance(module, PooledEncoder)
+        described = f"Vectors of texts: {POOLED[module.pooling]}, compared by cosine (`albert.load(...).embed`), "
+        card = self.card(report)
+        card = replace(
+            card,
+            name=folder.path.name,
+            base=replace(started.base, languages=()),
+            base_relation="finetune",
+            description=f"{described}{card.description}, starting from {started.source}.",
+        )
         save_model_directory(
-            self.folder.model_path,
-            self.started.model,
-            self.started.tokenizer_directory,
-            extra=self.config_keys(),
+            folder.model_path,
+            started.model,
+            started.tokenizer_directory,
+            extra=self.task.config_keys(),
             card=card,
             replace=True,
         )
-        more = {"seed": self.settings.seed, "computed_in": self.compute.precision, "machine": describe_machine()}
-        run.finish({**report, **more})
+
+    def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> FinetuningResult:
+        return FinetuningResult(report["scores"], report, folder.model_path, already_complete)
+
+    @abstractmethod
+    def training_counts(self) -> Mapping[str, Any]:
+        """What was trained on, and what was left out."""
+
+    @abstractmethod
+    def evaluation_counts(self) -> Mapping[str, Any]:
+        """What was scored, and what was left out."""
+
+    @abstractmethod
+    def baseline(self) -> Mapping[str, float] | None:
+        """The scores of a trivial answer; None if there is none."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """What a user should know of the run."""
+
+    @abstractmethod
+    def card(self, report: Mapping[str, Any]) -> Card:
+        """The card with what is special to the kind: recipe, scores, and the middle of its description."""

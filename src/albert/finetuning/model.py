@@ -91,6 +91,13 @@ def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
     return RandomEncoder(start.changes.applied_to(config), directory, start.changes.changed_fields())
 
 
+def planned_config(start: Start) -> AlbertConfig:
+    """The architecture of the model before training, without the dropout of the recipe."""
+    if isinstance(start, RandomEncoder):
+        return start.config
+    return start.changes.applied_to(read_config(find_model(start.model, start.revision))[0])
+
+
 @dataclass(frozen=True, kw_only=True)
 class StartedModel:
     """A model before training.

@@ -1,4 +1,5 @@
-"""The default learning rate, batch size, epochs and length of a task, the same from every entry point.
+"""The learning rate of a fine-tuning run, and the default batch size, epochs and length of a task, the same from every
+entry point.
 
 A published task keeps its published recipe (Lan et al. 2019, A.4); only the learning rate is adapted to models narrower
 than the published ones. The user's own table has no published recipe: its epochs are chosen so that there are enough
@@ -6,9 +7,10 @@ updates. Explicit values are never changed. A resumed run keeps the defaults it 
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from albert.model.config import FULL_WIDTH
+from albert.optim.recipe import OptimizerRecipe, warmup_then_linear
 from albert.runtime.json_files import from_json
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
@@ -82,17 +84,23 @@ class LearningPlan:
     warmup_updates: int
     epochs: float
     rate_factor: float
+    optimizer: OptimizerRecipe
+    """With the peak of the learning rate."""
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of an update, counted from 0: it rises to its peak, and falls to 0 linearly."""
+        return warmup_then_linear(step, self.optimizer.learning_rate, self.warmup_updates, self.updates)
 
     def epochs_of(self, updates: int) -> float:
         """The epochs of so many updates of the run."""
         return self.epochs * updates / self.updates if self.updates else 0.0
 
-    def figures(self, learning_rate: float, precision: str, device: str, workers: int = 1) -> dict[str, Any]:
+    def figures(self, precision: str, device: str, workers: int = 1) -> dict[str, Any]:
         """How a run trains: `learning_rate` (peak), `rate_factor` (by which the recipe's rate was multiplied for the
         model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` (tokens), `precision`,
         `device` and `workers` (parallel threads)."""
         return {
-            "learning_rate": learning_rate,
+            "learning_rate": self.optimizer.learning_rate,
             "rate_factor": self.rate_factor,
             "batch_size": self.recipe.batch_size,
             "epochs": self.epochs,
@@ -133,8 +141,18 @@ def requested_recipe(
     return RequestedRecipe(complete, by_default, by_default - recorded, own_table)
 
 
-def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n_classes: int = 0) -> LearningPlan:
-    """Fit a recipe to the model's width, the number of training examples, and that of classes, labels or tags."""
+def plan_learning(
+    requested: RequestedRecipe,
+    hidden_size: int,
+    examples: int,
+    n_classes: int = 0,
+    optimizer: OptimizerRecipe | Literal["adamw", "lamb"] | None = None,
+) -> LearningPlan:
+    """Fit a recipe to the model's width, the number of training examples, and that of classes, labels or tags.
+
+    Args:
+        optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
+    """
     recipe = requested.recipe
     factor = 1.0
     to_fit = requested.to_fit
@@ -149,6 +167,10 @@ def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n
         enough = math.ceil(updates * recipe.batch_size / examples)
         recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MAX_EPOCHS)))
     updates = recipe.total_steps(examples)
+    if not isinstance(optimizer, OptimizerRecipe):
+        optimizer = OptimizerRecipe(
+            kind=optimizer or "adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
     return LearningPlan(
         recipe=recipe,
         by_default=tuple(sorted(requested.by_default)),
@@ -157,6 +179,7 @@ def plan_learning(requested: RequestedRecipe, hidden_size: int, examples: int, n
         warmup_updates=round(recipe.warmup_share * updates),
         epochs=_planned_epochs(recipe, updates, examples),
         rate_factor=factor,
+        optimizer=optimizer,
     )
 
 

@@ -1,15 +1,23 @@
-"""Fine-tuning on a task: all input is read and checked first, then the model is trained, evaluated and written.
+"""Fine-tuning on a task, from top to bottom.
+
+`open_run` reads, fills in and checks everything; `TaskRun` is what the workflow of all runs (`albert.training.run`)
+then sets up, trains, scores and writes.
 
 RUN/recipe.json            the whole run as a value
+    inputs.json            fingerprints of rows, weights, tokenizer and teacher
     journal.jsonl          one event per line
     model/                 the Hugging Face model directory
     predictions-dev.jsonl  one object per development example; further splits of the task have their own file
     results.json           scores, baselines, counts, speed, seed, errors
     report.html            the results as a page; written last"""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning.data import (
@@ -21,42 +29,50 @@ from albert.finetuning.data import (
     prepare_split,
     read_examples,
 )
-from albert.finetuning.evaluation import ComputeOptions, write_predictions
+from albert.finetuning.evaluation import ComputeOptions, Evaluation, write_predictions
 from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import RandomEncoder, Start, StartedModel, fit_length, start_model
-from albert.finetuning.objective import TeacherLogits, open_teacher, training_setup
-from albert.finetuning.options import BY_DEFAULT, RecipeLike, plan_learning, requested_recipe
+from albert.finetuning.model import (
+    RandomEncoder,
+    Start,
+    StartedModel,
+    fit_length,
+    planned_config,
+    start_model,
+)
+from albert.finetuning.objective import Teacher, TeacherLogits, open_teacher, training_setup
+from albert.finetuning.options import BY_DEFAULT, RecipeLike, requested_recipe
+from albert.finetuning.page_examples import page_examples
 from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
+    FilledIn,
     FinetuningResult,
     FinetuningSettings,
     examples_fingerprint,
-    page_examples,
+    fit_to_rows,
+    read_record,
     recorded_settings,
-    resolve_plan_settings,
     resolve_settings,
-    start_identity,
-    task_fingerprint,
+    start_inputs,
 )
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel
+from albert.finetuning.task import FROZEN_HEAD_NAME, Announce, TaskTraining, training_plan
 from albert.finetuning.task_report import task_card, task_report
-from albert.finetuning.task_work import FROZEN_HEAD_NAME, TaskWork
-from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import default_precision, describe_machine, pick_device
-from albert.runtime.distributed import process_group
-from albert.runtime.environment import Ranks, world
+from albert.runtime.devices import describe_machine
+from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
+from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
-from albert.training.loop import train
+from albert.training.logging import TrainingResult
 from albert.training.metric_logger import require_logger
-from albert.training.record import Run, read_record
+from albert.training.run import RunWork, run_training
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import FINETUNING_MAY_CHANGE, Input, Run
 from albert.training.update import training_workers
 
 HEAD_NOT_SOLVED = "the encoder's states hardly depend on the text: the head was not solved on them"
@@ -71,6 +87,8 @@ def finetune(
     settings: FinetuningSettings | None = None,
     teacher_logits: TeacherLogits | None = None,
     announce: Announce | None = None,
+    replace: bool = False,
+    read_from: Sequence[Path] = (),
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
 
@@ -84,248 +102,132 @@ def finetune(
             are added.
         announce: called before the first update with the learning rate, batch size, epochs, updates and length; see
             `LearningPlan.figures`.
+        replace: remove an earlier run in `output` after all checks, and begin anew.
+        read_from: files that the run reads: a run that contains one is not replaced.
 
     Raises:
         MissingInput, DamagedData: the model or the data cannot be read.
         InvalidConfiguration: a setting is invalid.
-        CannotCreate: `output` holds another run.
-        Diverged, Stopped: see `training.loop.Training`.
+        CannotCreate: `output` holds another run; with `replace`, it is not a run, is in use, or contains an input.
+        Diverged, Stopped: see `training.loop.train`.
     """
-    folder = RunFolder(output)
-    record = read_record(folder, task.name)  # of the run to resume
+    settings = settings or FinetuningSettings()
+    require_logger(settings.log)
+    open_work = partial(open_run, task, start, data, recipe, settings, teacher_logits, announce, read_from)
+    return run_training(open_work, output, settings.device, replace)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Everything that is read, before anything is written.
+
+
+def open_run(
+    task: DeclaredTask,
+    start: Start,
+    data: Path,
+    recipe: RecipeLike,
+    settings: FinetuningSettings,
+    teacher_logits: TeacherLogits | None,
+    announce: Announce | None,
+    read_from: Sequence[Path],
+    earlier: RunFolder,
+    device: torch.device,
+    ranks: Ranks,
+) -> "TaskRun":
+    """The rows, the settings with nothing left open, the encoder with its head, and the rows as tokens."""
+    # The settings and the rows.
+    record = read_record(earlier, task.name)  # of the run to resume
     requested = requested_recipe(task, recipe, record)
     if "train" not in task.source.splits:
         remedy = "albert evaluate scores a model of another task on it"
         raise InvalidConfiguration(task.title, "has no training set", remedy)
-    settings = settings or FinetuningSettings()
-    device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or default_precision(device)
-    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
-    require_logger(settings.log)
-    with process_group(device) as ranks:
-        # The encoder, with a head.
-        settings = resolve_settings(task, start, settings, record)
-        pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
-        started = start_model(start, task.target, requested.recipe, settings.seed, *pairs)
-        is_loaded = not isinstance(start, RandomEncoder)
-        about_model = [note for note in started.notes if is_loaded and note not in started.changed]
-        notes = [note for note in started.notes if note not in about_model]
-        positions = started.config.max_position_embeddings
-        requested = replace(requested, recipe=fit_length(requested.recipe, positions))
-        longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
-        if requested.recipe.max_length == positions < longest:
-            remedy = "--max-position-embeddings makes more positions"
-            notes.append(f"sequences of at most {positions} tokens, not {longest}: {remedy}")
+    settings = resolve_settings(task, start, settings, record, device)
+    config = planned_config(start)
+    examples, counts = read_examples(task, data, "train", settings.max_train_examples, settings.seed)
+    dev_examples, dev_counts = read_examples(task, data, "dev")
 
-        # Rows to features. Everything is read before anything is written: bad input leaves no directory behind.
-        examples, counts = read_examples(task, data, "train", settings.max_train_examples, settings.seed)
-        held_out = None
-        if task.target.may_be_absent and settings.null_threshold == "train":
-            examples, held = task.target.hold_out(examples, settings.seed)
-            counts["held_out"] = len(held)
-            held_out = encode_split(task, "held-out questions", held, {}, started.tokenizer, requested.recipe)
-        if settings.threshold == "train":
-            examples, held = task.target.hold_out(examples, settings.seed)
-            if held:
-                counts["held_out"] = len(held)
-                held_out = encode_split(task, "held-out rows", held, {}, started.tokenizer, requested.recipe)
-        n_classes = task.target.n_outputs or 0
-        plan = plan_learning(requested, started.config.hidden_size, len(examples), n_classes)
-        if plan.recipe.batch_size < ranks.size:
-            why = f"{plan.recipe.batch_size} sequences are fewer than {ranks.size} processes"
-            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
-        if settings.frozen:
-            plan = replace(plan, updates=0, warmup_updates=0, epochs=0.0)
-        teacher = None
-        if settings.distillation is not None:
-            teacher = open_teacher(task, settings.distillation, examples, teacher_logits)
-        train_split = encode_split(task, "train", examples, counts, started.tokenizer, plan.recipe)
-        dev_split = prepare_split(task, data, "dev", started.tokenizer, plan.recipe)
-        settings = resolve_plan_settings(task, settings, plan, len(dev_split.examples), record)
-        further = []
-        for split in task.further_splits:
-            try:
-                further.append(prepare_split(task, data, split, started.tokenizer, plan.recipe))
-            except MissingInput as error:
-                notes.append(f"{split} is not scored: {error}")
-        batches = task_batches(task, train_split, plan.recipe, settings, training_workers(device, ranks))
-        if settings.class_weights is not None:
-            if not task.target.class_names:
-                why = f"need classes, labels or tags, {task.title} has none"
-                raise InvalidConfiguration("class_weights", why, "leave them out")
-            batches = replace(batches, class_weights=balanced_weights(batches.targets, n_classes))
-        scale = task.target.number_scale(batches.targets)
-        if scale is not None:
-            batches = replace(batches, targets=scale.standardised(batches.targets))
-            teacher = None if teacher is None else replace(teacher, scale=scale)
-        untrained = untrained_positions(started, [train_split, dev_split, *further])
-        notes += untrained
-        started = replace(started, notes=tuple(notes))
+    # The recipe, fitted to both.
+    positions = config.max_position_embeddings
+    requested = replace(requested, recipe=fit_length(requested.recipe, positions))
+    filled = fit_to_rows(task, requested, settings, record, config.hidden_size, examples, len(dev_examples))
+    settings = filled.settings
+    plan = filled.plan
+    if plan.recipe.batch_size < ranks.size:
+        why = f"{plan.recipe.batch_size} sequences are fewer than {ranks.size} processes"
+        raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+    assert settings.precision is not None, "it is filled in"
+    compute = ComputeOptions(device, settings.precision, settings.micro_batch_tokens)
 
-        # The run: a new one, one that goes on, or a complete one; another run is refused.
-        record = {
-            "task": task.name,
-            "inputs": to_json(task.inputs),
-            "target": to_json(task.target),
-            "start": started.source,
-            **({"changes": dict(started.changes)} if started.changes else {}),
-            "recipe": to_json(plan.recipe),
-            BY_DEFAULT: list(plan.by_default),
-            "settings": recorded_settings(settings),
-            **({} if scale is None else {TARGET_SCALE_KEY: vars(scale)}),
-        }
-        sequences = batches.sequences
-        identity = {
-            "recipe": task_fingerprint(record),
-            "training data": arrays_fingerprint(sequences.tokens, sequences.starts, batches.targets),
-            "development set": examples_fingerprint(dev_split.examples),
-            **start_identity(started),
-            **({} if teacher is None else {"teacher": teacher.fingerprint}),
-        }
-        run = Run(folder=folder, record=record, identity=identity)
-        with folder.locked(ranks.is_first):
-            already_complete = run.is_complete()
-            if not already_complete:
-                if ranks.is_first:
-                    save_versioned(folder.recipe_path, record)
+    # The encoder, with a head, and the teacher.
+    pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
+    started = start_model(start, task.target, plan.recipe, settings.seed, *pairs)
+    is_loaded = not isinstance(start, RandomEncoder)
+    about_model = [note for note in started.notes if is_loaded and note not in started.changed]
+    notes = [note for note in started.notes if note not in about_model]
+    longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
+    if plan.recipe.max_length == positions < longest:
+        remedy = "--max-position-embeddings makes more positions"
+        notes.append(f"sequences of at most {counted(positions, 'tokens')}, not {longest}: {remedy}")
+    teacher = None
+    if settings.distillation is not None:
+        teacher = open_teacher(task, settings.distillation, filled.examples, teacher_logits)
 
-                # The head, solved on the states of the frozen encoder.
-                model = started.model
-                if scale is not None and started.changes.get("keep_head"):
-                    scale.take_out(model.classifier)
-                model.to(device)
-                scorer = Scorer(
-                    task=task,
-                    model=model,
-                    compute=compute,
-                    train_split=train_split,
-                    dev_split=dev_split,
-                    further=tuple(further),
-                    held_out=held_out,
-                    threshold=settings.threshold,
-                    scale=scale,
-                )
-                solved = None
-                if settings.solve_head or settings.frozen:
-                    solved = solve_and_score_head(folder, scorer, batches, settings.frozen, ranks)
-
-                # Training.
-                setup = training_setup(
-                    model,
-                    task.target,
-                    batches,
-                    compute,
-                    freeze_encoder=settings.freeze_encoder,
-                    teacher=teacher,
-                    distillation=settings.distillation,
-                )
-                best = None
-                if settings.select == "best":
-                    best = BestModel(folder.best_path, identity["development set"])
-                before_training = () if solved is None else (solved,)
-                work = TaskWork(
-                    description=f"Fine-tuning on {task.title}",
-                    module=setup.module,
-                    source=setup.source,
-                    device=device,
-                    workers=batches.workers,
-                    plan=plan,
-                    settings=settings,
-                    compute=compute,
-                    task=task,
-                    started=started,
-                    folder=folder,
-                    scorer=scorer,
-                    batches=batches,
-                    objective=setup.objective,
-                    notes=(*setup.notes, *before_training),
-                    best=best,
-                )
-                if ranks.is_first:
-                    journal = Journal(folder.journal_path)
-                    journal.write("model", step=0, notes=about_model)
-                    journal.close()
-                work.start(ranks, announce, (*untrained, *before_training))
-                if ranks.is_first and not folder.checkpoints():
-                    work.offer_probe()
-                training = train(work, work.training_plan, run)
-
-                # Scores, predictions, the model and the report.
-                if ranks.is_first:
-                    evaluation = work.evaluate_result()
-                    further_evaluations = scorer.evaluate_further(evaluation.threshold)
-                    for name, each in {"dev": evaluation, **further_evaluations}.items():
-                        write_predictions(folder.path / f"predictions-{name}.jsonl", each)
-                    report = task_report(work, training, evaluation, further_evaluations)
-                    shown = page_examples(task, dev_split.examples, settings.page_examples)
-                    task.target.fold(evaluation.threshold, model)
-                    save_model_directory(
-                        folder.model_path,
-                        model,
-                        started.tokenizer_directory,
-                        extra=work.config_keys() | (evaluation.threshold.keys if evaluation.threshold else {}),
-                        card=task_card(work, evaluation, report, shown),
-                        examples=shown,
-                        replace=True,
-                    )
-                    machine = describe_machine()
-                    run.finish(report | {"seed": settings.seed, "computed_in": precision, "machine": machine})
-            result = finished(folder, ranks, already_complete)
-            if ranks.is_first:
-                if not already_complete or not (folder.path / REPORT_NAME).exists():
-                    write_report(folder)
-                if not already_complete:
-                    save_custom_task(task, plan.recipe, output)
-            return result
-
-
-def solve_and_score_head(
-    folder: RunFolder, scorer: Scorer, batches: TaskBatches, frozen: bool, ranks: Ranks
-) -> str | None:
-    """Solve the head on frozen features, unless a checkpoint holds it; returns a line about its score.
-
-    `frozen_head.json` keeps the score for the report.
-
-    Args:
-        frozen: whether the solved head is the result, so that its strength is chosen by cross-validation.
-    """
-    path = folder.path / FROZEN_HEAD_NAME
-    if not folder.checkpoints():
-        solved = solve_head(scorer.model, scorer.task.target, batches, scorer.compute, cross_validate=frozen)
-        if solved is None:
-            path.unlink(missing_ok=True)
-            return HEAD_NOT_SOLVED
-        if not ranks.is_first:
-            return None
-        with scorer.original_units():
-            evaluation = scorer.evaluate()
-            further = scorer.evaluate_further(evaluation.threshold)
-        line = describe(solved, evaluation.scores, alone=frozen)
-        further_scores = {name: dict(each.scores) for name, each in further.items()}
-        scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
-        save_versioned(path, {**scores, "line": line, **to_json(solved)})
-    return read_versioned(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
-
-
-def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) -> list[str]:
-    """A line if sequences reach positions that pre-training never trained."""
-    trained = started.trained_positions
-    longer = 0 if trained is None else sum(int((each.features.sequences.lengths > trained).sum()) for each in splits)
-    if not longer:
-        return []
-    total = sum(len(each.features.sequences) for each in splits)
-    remedy = f"--max-length {trained} cuts them there, --extend-positions derives the others"
-    return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The training examples or windows, and their batches.
+    # The rows as tokens.
+    if filled.held_out:
+        counts["held_out"] = len(filled.held_out)
+    encoding = (started.tokenizer, plan.recipe)
+    held_out = encode_split(task, "held-out rows", filled.held_out, {}, *encoding) if filled.held_out else None
+    train_split = encode_split(task, "train", filled.examples, counts, *encoding)
+    dev_split = encode_split(task, "dev", dev_examples, dev_counts, *encoding)
+    further = []
+    for split in task.further_splits:
+        try:
+            further.append(prepare_split(task, data, split, *encoding))
+        except MissingInput as error:
+            notes.append(f"{split} is not scored: {error}")
+    batches = task_batches(task, train_split, plan.recipe, settings, training_workers(device, ranks))
+    if settings.class_weights is not None:
+        weights = balanced_weights(batches.targets, task.target.n_outputs or 0)
+        batches = replace(batches, class_weights=weights)
+    scale = task.target.number_scale(batches.targets)
+    if scale is not None:
+        batches = replace(batches, targets=scale.standardised(batches.targets))
+        teacher = None if teacher is None else replace(teacher, scale=scale)
+    untrained = untrained_positions(started, [train_split, dev_split, *further])
+    started = replace(started, notes=(*notes, *untrained))
+    scorer = Scorer(
+        task=task,
+        model=started.model,
+        compute=compute,
+        train_split=train_split,
+        dev_split=dev_split,
+        further=tuple(further),
+        held_out=held_out,
+        threshold=settings.threshold,
+        scale=scale,
+    )
+    return TaskRun(
+        record=record_of(task, started, filled, scorer),
+        inputs=inputs_of(started, batches, scorer, teacher, settings),
+        plan=training_plan(plan, settings, settings.precision),
+        ranks=ranks,
+        device=device,
+        read_from=read_from,
+        filled=filled,
+        started=started,
+        about_model=about_model,
+        untrained=untrained,
+        batches=batches,
+        scorer=scorer,
+        teacher=teacher,
+        announce=announce,
+    )
 
 
 def task_batches(
     task: DeclaredTask, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
 ) -> TaskBatches:
-    """The batches of a run."""
+    """The training examples or windows in the batches of a run."""
     features = split.features
     sequences, targets = task.target.training_part(split.examples, features, task.title)
     return TaskBatches(
@@ -340,6 +242,187 @@ def task_batches(
         workers,
         options=features.options,
     )
+
+
+def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) -> list[str]:
+    """A line if sequences reach positions that pre-training never trained."""
+    trained = started.trained_positions
+    longer = 0 if trained is None else sum(int((each.features.sequences.lengths > trained).sum()) for each in splits)
+    if not longer:
+        return []
+    total = sum(len(each.features.sequences) for each in splits)
+    remedy = f"--max-length {trained} cuts them there, --extend-positions derives the others"
+    return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
+
+
+def record_of(task: DeclaredTask, started: StartedModel, filled: FilledIn, scorer: Scorer) -> dict[str, Any]:
+    """The content of `recipe.json`."""
+    return {
+        "task": task.name,
+        "inputs": to_json(task.inputs),
+        "target": to_json(task.target),
+        "start": started.source,
+        **({"changes": dict(started.changes)} if started.changes else {}),
+        "recipe": to_json(filled.plan.recipe),
+        BY_DEFAULT: list(filled.plan.by_default),
+        "settings": recorded_settings(filled.settings),
+        **({} if scorer.scale is None else {TARGET_SCALE_KEY: vars(scorer.scale)}),
+    }
+
+
+def inputs_of(
+    started: StartedModel,
+    batches: TaskBatches,
+    scorer: Scorer,
+    teacher: Teacher | None,
+    settings: FinetuningSettings,
+) -> dict[str, Input]:
+    """What decides the result beside the record."""
+    sequences = batches.sequences
+    trained = arrays_fingerprint(sequences.tokens, sequences.starts, batches.targets)
+    scored = scorer.dev_split.examples
+    inputs = {
+        "training data": Input(counted(len(scorer.train_split.examples), "examples"), trained),
+        "development set": Input(counted(len(scored), "examples"), examples_fingerprint(scored)),
+        **start_inputs(started),
+    }
+    if teacher is not None and settings.distillation is not None:
+        inputs["teacher"] = Input(settings.distillation.source, teacher.fingerprint)
+    return inputs
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The run.
+
+
+@dataclass(kw_only=True)
+class TaskRun(RunWork[FinetuningResult]):
+    """Fine-tuning on a task, opened."""
+
+    MAY_CHANGE = FINETUNING_MAY_CHANGE
+
+    filled: FilledIn
+    started: StartedModel
+    about_model: list[str]
+    """What was loaded, for the journal."""
+    untrained: list[str]
+    batches: TaskBatches
+    scorer: Scorer
+    teacher: Teacher | None
+    announce: Announce | None
+    task: TaskTraining = field(init=False, repr=False)
+    evaluation: Evaluation = field(init=False, repr=False)
+    further: Mapping[str, Evaluation] = field(init=False, repr=False)
+
+    def set_up(self, run: Run, is_new: bool) -> TaskTraining:
+        """The head, solved on the states of the frozen encoder if that is wanted; then what is trained."""
+        folder = run.folder
+        settings = self.filled.settings
+        scorer = self.scorer
+        model: Any = self.started.model
+        if scorer.scale is not None and self.started.changes.get("keep_head"):
+            scorer.scale.take_out(model.classifier)
+        model.to(self.device)
+        before_training = []
+        if settings.solve_head or settings.frozen:
+            before_training += filter(None, [self._solve_head(folder, is_new)])
+        setup = training_setup(
+            model,
+            scorer.task.target,
+            self.batches,
+            scorer.compute,
+            freeze_encoder=settings.freeze_encoder,
+            teacher=self.teacher,
+            distillation=settings.distillation,
+        )
+        best = None
+        if settings.select == "best":
+            best = BestModel(folder.best_path)
+        self.task = TaskTraining(
+            description=f"Fine-tuning on {scorer.task.title}",
+            module=setup.module,
+            source=setup.source,
+            device=self.device,
+            workers=self.batches.workers,
+            plan=self.filled.plan,
+            settings=settings,
+            compute=scorer.compute,
+            task=scorer.task,
+            started=self.started,
+            folder=folder,
+            scorer=scorer,
+            batches=self.batches,
+            objective=setup.objective,
+            notes=(*setup.notes, *before_training),
+            best=best,
+        )
+        if self.ranks.is_first:
+            journal = Journal(folder.journal_path)
+            journal.write("model", step=0, notes=self.about_model)
+            journal.close()
+        self.task.announce(self.announce, self.ranks, (*self.untrained, *before_training))
+        if self.ranks.is_first and is_new:
+            self.task.offer_probe()
+        return self.task
+
+    def _solve_head(self, folder: RunFolder, is_new: bool) -> str | None:
+        """Solve the head on frozen features, unless a checkpoint holds it; returns a line about its score.
+
+        `frozen_head.json` keeps the score for the report. A frozen head is the result, so that its strength is chosen
+        by cross-validation.
+        """
+        path = folder.path / FROZEN_HEAD_NAME
+        scorer = self.scorer
+        frozen = self.filled.settings.frozen
+        if is_new:
+            solved = solve_head(scorer.model, scorer.task.target, self.batches, scorer.compute, cross_validate=frozen)
+            if solved is None:
+                path.unlink(missing_ok=True)
+                return HEAD_NOT_SOLVED
+            if not self.ranks.is_first:
+                return None
+            with scorer.original_units():
+                evaluation = scorer.evaluate()
+                further = scorer.evaluate_further(evaluation.threshold)
+            line = describe(solved, evaluation.scores, alone=frozen)
+            further_scores = {name: dict(each.scores) for name, each in further.items()}
+            scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
+            save_versioned(path, {**scores, "line": line, **to_json(solved)})
+        return read_versioned(path)["line"] if path.is_file() else HEAD_NOT_SOLVED
+
+    def score(self, training: TrainingResult) -> dict[str, Any]:
+        """The scores of the model that is the result, beside those of simpler ones."""
+        if not self.ranks.is_first:
+            return {}
+        self.evaluation = self.task.evaluate_result()
+        self.further = self.scorer.evaluate_further(self.evaluation.threshold)
+        report = task_report(self.task, training, self.evaluation, self.further)
+        computed = {"computed_in": self.scorer.compute.precision, "machine": describe_machine()}
+        return report | {"seed": self.filled.settings.seed, **computed}
+
+    def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
+        """The predictions, the model with its card, and the task of a user's own table."""
+        for name, evaluation in {"dev": self.evaluation, **self.further}.items():
+            write_predictions(folder.path / f"predictions-{name}.jsonl", evaluation)
+        task = self.scorer.task
+        threshold = self.evaluation.threshold
+        shown = page_examples(task, self.scorer.dev_split.examples, self.filled.settings.page_examples)
+        task.target.fold(threshold, self.started.model)
+        save_model_directory(
+            folder.model_path,
+            self.started.model,
+            self.started.tokenizer_directory,
+            extra=self.task.config_keys() | (threshold.keys if threshold else {}),
+            card=task_card(self.task, self.evaluation, report, shown),
+            examples=shown,
+            replace=True,
+        )
+        save_custom_task(task, self.filled.plan.recipe, folder.path)
+
+    def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> FinetuningResult:
+        if self.ranks.is_first and not (already_complete and (folder.path / REPORT_NAME).exists()):
+            write_report(folder)
+        return FinetuningResult(report["scores"], report, folder.model_path, already_complete)
 
 
 def save_custom_task(task: DeclaredTask, recipe: TaskRecipe, directory: Path) -> None:

@@ -3,27 +3,36 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from albert.checkpoints.model_directory import weights_fingerprint
 from albert.finetuning.model import PretrainedEncoder, Start, StartedModel, choose_pairs
 from albert.finetuning.objective import Distillation
-from albert.finetuning.options import MIN_SELECTING_ROWS, PATIENCE, LearningPlan, evaluation_interval
+from albert.finetuning.options import (
+    MIN_SELECTING_ROWS,
+    PATIENCE,
+    LearningPlan,
+    RequestedRecipe,
+    evaluation_interval,
+    plan_learning,
+)
 from albert.finetuning.selection import EVALUATION_INTERVAL, SelectedBy
 from albert.optim.recipe import OptimizerRecipe
+from albert.runtime.devices import default_precision
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import to_json
+from albert.runtime.json_files import read_versioned, to_json
+from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask, ThresholdFrom
 from albert.tasks.examples import Example
-from albert.tasks.inputs import PairEncoding, QuestionInContext, Words
-from albert.tasks.recipe import TaskRecipe
-from albert.tasks.regression import Regression
+from albert.tasks.inputs import PairEncoding
 from albert.training.metric_logger import DEFAULT_LOG, Log
-from albert.training.record import finetuning_fingerprint
+from albert.training.run_folder import RunFolder
+from albert.training.same_run import Input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,21 +120,78 @@ class FinetuningResult:
 
 
 def resolve_settings(
-    task: DeclaredTask, start: Start, settings: FinetuningSettings, record: Mapping[str, Any] | None
+    task: DeclaredTask,
+    start: Start,
+    settings: FinetuningSettings,
+    record: Mapping[str, Any] | None,
+    device: torch.device,
 ) -> FinetuningSettings:
-    """Fill in the encoding of pairs, the threshold of several labels, and whether the head is solved first.
+    """Fill in what does not depend on the rows: the encoding of pairs, the threshold of several labels, whether the
+    head is solved first, and the precision.
 
     Args:
         record: of the run to resume; None: the run is new.
     """
     pairs, matching = choose_pairs(task, start, settings.encode_pairs, settings.match_embedding, record)
+    if settings.class_weights is not None and not task.target.class_names:
+        why = f"need classes, labels or tags, {task.title} has none"
+        raise InvalidConfiguration("class_weights", why, "leave them out")
     return replace(
         settings,
         encode_pairs=pairs,
         match_embedding=matching,
         threshold=_threshold_of(task, settings, record),
         solve_head=_solves_head(task, start, settings, record),
+        precision=precision_of(settings, record, device),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledIn:
+    """Settings with nothing left open, the recipe fitted to model and rows, and the rows divided."""
+
+    settings: FinetuningSettings
+    plan: LearningPlan
+    examples: list[Example]
+    """Of the training set."""
+    held_out: list[Example]
+    """Rows of the training file that are held out to choose a threshold; usually none."""
+
+
+def fit_to_rows(
+    task: DeclaredTask,
+    requested: RequestedRecipe,
+    settings: FinetuningSettings,
+    record: Mapping[str, Any] | None,
+    hidden_size: int,
+    examples: list[Example],
+    dev_examples: int,
+) -> FilledIn:
+    """Fill in the rest: rows that are held out of training, the recipe, the optimizer, and which model is the result.
+
+    Args:
+        settings: resolved.
+        hidden_size: of the model.
+        examples: of the training file.
+        dev_examples: the number of rows of the development set.
+    """
+    held_out: list[Example] = []
+    of_null_threshold = task.target.may_be_absent and settings.null_threshold == "train"
+    if of_null_threshold or settings.threshold == "train":
+        examples, held_out = task.target.hold_out(examples, settings.seed)
+    n_classes = task.target.n_outputs or 0
+    plan = plan_learning(requested, hidden_size, len(examples), n_classes, settings.optimizer)
+    if settings.frozen:
+        plan = replace(plan, updates=0, warmup_updates=0, epochs=0.0)
+    settings = replace(settings, optimizer=plan.optimizer)
+    settings = _with_selection(task, settings, plan, dev_examples, record)
+    return FilledIn(settings=settings, plan=plan, examples=examples, held_out=held_out)
+
+
+def precision_of(settings: FinetuningSettings, record: Mapping[str, Any] | None, device: torch.device) -> Precision:
+    """The precision that was requested, that of the run to resume, or the device's default."""
+    recorded = None if record is None else record.get("settings", {}).get("precision")
+    return settings.precision or recorded or default_precision(device)
 
 
 def _threshold_of(
@@ -168,18 +234,16 @@ def _solves_head(
     return isinstance(task.source, TableSource) and task.target.problem_type != "regression"
 
 
-def resolve_plan_settings(
+def _with_selection(
     task: DeclaredTask,
     settings: FinetuningSettings,
     plan: LearningPlan,
     dev_examples: int,
     record: Mapping[str, Any] | None,
 ) -> FinetuningSettings:
-    """Fill in what depends on the plan: the optimizer, and which model is the result, when it is evaluated and when the
-    run ends early. For a user's own table the best evaluation is the result, unless the development set is too small.
-    """
+    """Fill in which model is the result, when it is evaluated and when the run ends early. For a user's own table the
+    best evaluation is the result, unless the development set is too small."""
     recorded = None if record is None else record.get("settings", {})
-    settings = replace(settings, optimizer=optimizer_of(settings, plan.recipe))
     if settings.frozen:
         return replace(settings, select="last", evaluate_every=None, patience=None)
     if settings.patience is not None and settings.select == "last":
@@ -199,16 +263,15 @@ def resolve_plan_settings(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The record and the fingerprints of a run.
+# The record and the inputs of a run.
 
 
-def optimizer_of(settings: FinetuningSettings, recipe: TaskRecipe) -> OptimizerRecipe:
-    """The complete optimizer."""
-    if isinstance(settings.optimizer, OptimizerRecipe):
-        return settings.optimizer
-    return OptimizerRecipe(
-        kind=settings.optimizer or "adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
-    )
+def read_record(folder: RunFolder, task: str) -> dict[str, Any] | None:
+    """The record of a fine-tuning run of this task; None if the folder has none."""
+    if not folder.recipe_path.exists():
+        return None
+    record = read_versioned(folder.recipe_path)
+    return record if record.get("task") == task and isinstance(record.get("recipe"), dict) else None
 
 
 def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
@@ -224,16 +287,13 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     return values
 
 
-def start_identity(started: StartedModel) -> dict[str, str]:
-    """Fingerprints of the initial weights and the tokenizer."""
-    weights = weights_fingerprint(started.model.state_dict())
-    return {"initial weights": weights, "tokenizer": started.tokenizer.fingerprint}
-
-
-def task_fingerprint(record: Mapping[str, Any]) -> str:
-    """A hash of recipe, settings, target and changes of the architecture, the same on every machine."""
-    parts = {name: record[name] for name in ("recipe", "settings", "target", "changes") if name in record}
-    return finetuning_fingerprint(parts)
+def start_inputs(started: StartedModel) -> dict[str, Input]:
+    """The initial weights and the tokenizer."""
+    tokenizer = started.tokenizer
+    return {
+        "initial weights": Input(started.source, weights_fingerprint(started.model.state_dict())),
+        "tokenizer": Input(counted(tokenizer.vocab_size, "pieces"), tokenizer.fingerprint),
+    }
 
 
 def examples_fingerprint(examples: Sequence[Example]) -> str:
@@ -242,52 +302,3 @@ def examples_fingerprint(examples: Sequence[Example]) -> str:
     for row in examples:
         digest.update(repr((row.texts, row.target, row.answers, row.options, row.group)).encode())
     return digest.hexdigest()
-
-
-def page_examples(task: DeclaredTask, examples: Sequence[Example], count: int) -> list[dict[str, str]]:
-    """At most `count` short examples without labels, as the fields of the page of `albert serve`.
-
-    Labels take turns; numbers go from low to high. Where there are fewer short ones, the beginnings of longer ones
-    follow. The result depends on the examples and their order alone.
-    """
-    chosen = _chosen_examples(task, examples, count, shortened=False)
-    if len(chosen) < count:
-        chosen += _chosen_examples(task, examples, count - len(chosen), shortened=True)
-    return chosen
-
-
-def _chosen_examples(
-    task: DeclaredTask, examples: Sequence[Example], count: int, shortened: bool
-) -> list[dict[str, str]]:
-    """The short examples, or those that have to be shortened."""
-    names = ("question", "context", "options") if isinstance(task.inputs, QuestionInContext) else ("text", "pair")
-    groups_of: dict[tuple[str, ...], Any] = {}
-    for row in examples:
-        texts = (" ".join(row.texts),) if isinstance(task.inputs, Words) else row.texts
-        required = (*row.texts[1:], *row.options) if row.options else texts  # a choice may have no question
-        texts += ("\n".join(row.options),) if row.options else ()
-        limits = {name: 1000 if name == "context" else 300 for name in names}
-        short = all(len(text) <= limits[name] for name, text in zip(names, texts, strict=False))
-        if shortened and not short and len("\n".join(row.options)) <= limits[names[-1]]:
-            texts = tuple(_beginning(text, limits[name]) for name, text in zip(names, texts, strict=False))
-            short = True
-        elif shortened:
-            short = False
-        printable = "".join("".join(texts).split()).isprintable() and "\n" not in "".join(row.options)
-        if short and printable and all(map(str.strip, required)):
-            n_labels = -len(set(row.target)) if isinstance(row.target, tuple) else 0
-            groups_of[texts] = (not row.answers, n_labels, row.target)
-    ordered = sorted(groups_of, key=groups_of.__getitem__)
-    if isinstance(task.target, Regression):
-        groups_of = {texts: index * count // len(ordered) for index, texts in enumerate(ordered)}
-    groups = [list(group) for _, group in groupby(ordered, key=groups_of.__getitem__)]
-    chosen = [texts for turn in zip_longest(*groups) for texts in turn if texts is not None]
-    return [dict(zip(names, texts, strict=False)) for texts in chosen[:count]]
-
-
-def _beginning(text: str, limit: int) -> str:
-    """At most `limit` characters, up to the end of a word if there is one."""
-    if len(text) <= limit:
-        return text
-    cut = text[:limit]
-    return cut.rpartition(" ")[0].rstrip() or cut

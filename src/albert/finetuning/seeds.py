@@ -15,9 +15,9 @@ from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import save_custom_task
-from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.run_record import FinetuningSettings, read_record
 from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_that_ended
-from albert.finetuning.work import Announce
+from albert.finetuning.task import Announce
 from albert.runtime.environment import world
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_versioned, to_json
@@ -26,7 +26,6 @@ from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
-from albert.training.record import read_record
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import refuse_other_runs
 

@@ -30,11 +30,10 @@ _SCORE_NAME = "score.json"
 class BestModel:
     """The best model so far, kept in a directory while the run goes on; the first one among equals.
 
-    A resumed run finds it there. A model that was scored on another development set (by fingerprint) does not count.
+    A resumed run finds it there.
     """
 
     directory: Path
-    scored_on: str = ""
 
     def is_improved_by(self, scores: Mapping[str, float | None]) -> bool:
         """Return whether the first of the scores is better than the best so far, or equals that of the solved head;
@@ -42,15 +41,13 @@ class BestModel:
         if not self.directory.is_dir():
             return True
         best = read_versioned(self.directory / _SCORE_NAME)
-        if best["scored_on"] != self.scored_on:
-            return True
         name, score = next(iter(scores.items()))
         return _takes_the_place(name, score, best["score"], best["is_probe"])
 
     def write_score(self, directory: Path, scores: Mapping[str, float | None], is_probe: bool = False) -> None:
         """Write the score of the model in a directory, which becomes the best; of a solved head with `is_probe`."""
         name, score = next(iter(scores.items()))
-        values = {"metric": name, "score": score, "scored_on": self.scored_on, "is_probe": is_probe}
+        values = {"metric": name, "score": score, "is_probe": is_probe}
         save_versioned(directory / _SCORE_NAME, values)
 
     @property

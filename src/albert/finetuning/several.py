@@ -11,7 +11,7 @@ from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.work import Announce
+from albert.finetuning.task import Announce
 from albert.runtime.errors import Diverged
 from albert.tasks.declared import DeclaredTask
 
@@ -19,7 +19,7 @@ SUMMARY_NAME = "summary.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneOfSeveral:
+class SweepRun:
     """A run that ended, or diverged."""
 
     scores: Mapping[str, float | None]
@@ -39,13 +39,13 @@ def finetune_one(
     settings: FinetuningSettings,
     teacher_logits: TeacherLogits | None = None,
     announce: Announce | None = None,
-) -> OneOfSeveral:
+) -> SweepRun:
     """`finetune`, whose divergence is a result: the next run starts."""
     try:
         result = finetune(task, start, data, directory, recipe, settings, teacher_logits, announce)
     except Diverged as error:
-        return OneOfSeveral(scores={}, report={}, divergence=f"diverged: {error.why}")
-    return OneOfSeveral(scores=all_scores(result.report), report=result.report)
+        return SweepRun(scores={}, report={}, divergence=f"diverged: {error.why}")
+    return SweepRun(scores=all_scores(result.report), report=result.report)
 
 
 def require_one_that_ended(output: Path, divergences: Sequence[str | None]) -> None:

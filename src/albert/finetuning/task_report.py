@@ -19,7 +19,7 @@ from albert.finetuning.evaluation import (
     simpler_models,
 )
 from albert.finetuning.selection import describe_selection, development_curve, development_trend
-from albert.finetuning.task_work import TaskWork
+from albert.finetuning.task import TaskTraining
 from albert.model.cost import count_parameters
 from albert.runtime.json_files import to_json
 from albert.runtime.words import counted
@@ -35,31 +35,32 @@ FEW_ROWS = 30
 
 
 def task_report(
-    work: TaskWork, training: TrainingResult, evaluation: Evaluation, further: Mapping[str, Evaluation]
+    trained: TaskTraining, training: TrainingResult, evaluation: Evaluation, further: Mapping[str, Evaluation]
 ) -> dict[str, Any]:
     """What `results.json` says of a run besides its record: scores, baselines, counts, advice."""
-    batches = work.batches
-    split = work.scorer.train_split
-    settings = work.settings
-    frozen = work.frozen_head()
+    batches = trained.batches
+    split = trained.scorer.train_split
+    settings = trained.settings
+    frozen = trained.frozen_head()
     probe = None if frozen is None else frozen["scores"]
-    selection = describe_selection(settings.select or "last", evaluation.scores, work.folder.journal_path, probe)
+    selection = describe_selection(settings.select or "last", evaluation.scores, trained.folder.journal_path, probe)
     if settings.frozen:
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
-    linear = work.scorer.linear_baseline(balanced=settings.class_weights is not None)
-    training_scores = work.scorer.training_scores(evaluation.threshold, work.started.tokenizer, work.plan.recipe)
+    linear = trained.scorer.linear_baseline(balanced=settings.class_weights is not None)
+    encoding = (trained.started.tokenizer, trained.plan.recipe)
+    training_scores = trained.scorer.training_scores(evaluation.threshold, *encoding)
     n_trained = training.steps * batches.batch_size
-    epochs = work.plan.epochs_of(training.steps)
-    step = _next_step(work, evaluation, training_scores, epochs)
+    epochs = trained.plan.epochs_of(training.steps)
+    step = _next_step(trained, evaluation, training_scores, epochs)
     n_evaluated = len(evaluation.predictions)
-    notes = [*_notes(work), *evaluation.notes]
-    dev = work.scorer.dev_split.examples
+    notes = [*_notes(trained), *evaluation.notes]
+    dev = trained.scorer.dev_split.examples
     n_texts = len({(*map(str.strip, example.texts), example.options) for example in dev})
     if n_evaluated < FEW_ROWS:
         rows = "row" if n_evaluated == 1 else "rows"
         few = f"the development set has {n_evaluated} {rows}: scores on it prove nothing; some hundred rows are needed"
-        if isinstance(work.task.source, TableSource) and work.task.source.has_one_split:
+        if isinstance(trained.task.source, TableSource) and trained.task.source.has_one_split:
             few += ", or albert sweep --folds 5, which scores every row of the table once"
         notes.append(few)
     elif n_texts <= n_evaluated / 2:
@@ -70,13 +71,13 @@ def task_report(
     if linear is not None and 0 < linear["train_examples"] < len(split.examples):
         of_all = f"{linear['train_examples']:,} of {len(split.examples):,} training rows"
         notes.append(f"{linear['method']} learned from {of_all}")
-    curve = development_curve(selection["metric"], work.folder.journal_path)
+    curve = development_curve(selection["metric"], trained.folder.journal_path)
     if curve:
         notes.append(curve)
     report = {
         "scores": dict(evaluation.scores),
         "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
-        "published": to_json(work.task.published),
+        "published": to_json(trained.task.published),
         "training": {
             **split.counts,
             "examples": frozen["examples"] if settings.frozen and frozen is not None else len(split.examples),
@@ -105,7 +106,7 @@ def task_report(
         "selection": selection,
         "workers": batches.workers,
         "further_scores": {name: dict(result.scores) for name, result in further.items()},
-        **analysis_of(work.task, work.scorer.dev_split, evaluation),
+        **analysis_of(trained.task, trained.scorer.dev_split, evaluation),
     }
     if further:
         report["further_baselines"] = {
@@ -128,22 +129,22 @@ def task_report(
 
 
 def task_card(
-    work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any], examples: Sequence[Mapping[str, str]]
+    trained: TaskTraining, evaluation: Evaluation, report: Mapping[str, Any], examples: Sequence[Mapping[str, str]]
 ) -> Card:
     """The model card, with every score beside those of the baselines."""
-    task = work.task
-    started = work.started
+    task = trained.task
+    started = trained.started
     linear = report["linear_baseline"]
-    frozen = None if report["frozen_head"] is None or work.settings.frozen else report["frozen_head"]["scores"]
+    frozen = None if report["frozen_head"] is None or trained.settings.frozen else report["frozen_head"]["scores"]
     data_lines = [report["selection"]["note"], *counts_of_rows(report)]
     if examples:
         data_lines.append(
             f"examples.json holds {counted(len(examples), 'rows')} of the development set, without labels"
         )
-    head = sum(p.numel() for n, p in work.model.named_parameters() if not n.startswith("albert."))
+    head = sum(p.numel() for n, p in trained.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
-    if not any(name.startswith("albert.pooler.") for name, _ in work.model.named_parameters()):
+    if not any(name.startswith("albert.pooler.") for name, _ in trained.model.named_parameters()):
         parts = {name: count for name, count in parts.items() if name not in ("pooler", "model")}
     scores: dict[str, float] = {}
     for metric, score in evaluation.defined_scores.items():
@@ -157,12 +158,12 @@ def task_card(
     own_table = task.name == UNNAMED
     source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
     return Card(
-        name=work.folder.path.name,
+        name=trained.folder.path.name,
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
-        recipe=_settings_of(work),
+        recipe=_settings_of(trained),
         scores=scores,
-        measured=_measured(work, evaluation, report),
+        measured=_measured(trained, evaluation, report),
         data=[source, *started.changed, *data_lines],
         versions={"torch": torch.__version__},
         example=examples[0] if examples else {},
@@ -171,23 +172,23 @@ def task_card(
     )
 
 
-def _settings_of(work: TaskWork) -> dict[str, Any]:
+def _settings_of(trained: TaskTraining) -> dict[str, Any]:
     """The recipe for the card, without the lengths that this kind of task does not read."""
-    target = work.task.target
+    target = trained.task.target
     unread: tuple[str, ...] = ()
     if not isinstance(target, Span):
         unread = ("stride",) if isinstance(target, MultipleChoice) else ("question_length", "stride")
-    recipe = {name: value for name, value in to_json(work.plan.recipe).items() if name not in unread}
-    if not work.settings.frozen:
+    recipe = {name: value for name, value in to_json(trained.plan.recipe).items() if name not in unread}
+    if not trained.settings.frozen:
         return recipe
-    head = work.frozen_head() or {}
+    head = trained.frozen_head() or {}
     lengths = {name: recipe[name] for name in ("max_length", "question_length", "stride") if name in recipe}
     return lengths | {name: head[name] for name in ("inverse_regularisation",) if name in head}
 
 
-def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:
+def _measured(trained: TaskTraining, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:
     """The scores for the header of the card: of the development set, and of the further sets."""
-    dataset = "a table" if work.task.name == UNNAMED else work.task.name
+    dataset = "a table" if trained.task.name == UNNAMED else trained.task.name
     splits = {"development": evaluation.defined_scores, **report["further_scores"]}
     return [
         Measured(
@@ -200,38 +201,38 @@ def _measured(work: TaskWork, evaluation: Evaluation, report: Mapping[str, Any])
 
 
 def _next_step(
-    work: TaskWork, evaluation: Evaluation, training_scores: Mapping[str, Any], epochs: float
+    trained: TaskTraining, evaluation: Evaluation, training_scores: Mapping[str, Any], epochs: float
 ) -> dict[str, str] | None:
     """What to change next; None without scores, and for a model whose encoder is not trained.
 
     Args:
         epochs: of the run, which may have ended before its last step.
     """
-    if work.settings.frozen or work.settings.freeze_encoder or not evaluation.scores:
+    if trained.settings.frozen or trained.settings.freeze_encoder or not evaluation.scores:
         return None
     metric = next(iter(evaluation.scores))
-    texts = [text for example in work.scorer.train_split.examples for text in example.texts]
+    texts = [text for example in trained.scorer.train_split.examples for text in example.texts]
     return next_step(
         metric,
         training_scores["scores"].get(metric),
         evaluation.scores[metric],
         (evaluation.baseline or {}).get(metric),
-        hidden_size=work.started.config.hidden_size,
-        learning_rate=work.optimizer_recipe.learning_rate,
-        epochs=work.plan.epochs,
+        hidden_size=trained.started.config.hidden_size,
+        learning_rate=trained.plan.optimizer.learning_rate,
+        epochs=trained.plan.epochs,
         is_english=is_english(texts),
-        trend=development_trend(metric, work.folder.journal_path, epochs, len(evaluation.predictions)),
+        trend=development_trend(metric, trained.folder.journal_path, epochs, len(evaluation.predictions)),
     )
 
 
-def _notes(work: TaskWork) -> list[str]:
-    notes = [*work.started.notes, *work.notes]
-    if isinstance(work.task.source, TableSource) and not work.task.target.per_token:
-        similar = similar_labels(work.task.target.class_names)
+def _notes(trained: TaskTraining) -> list[str]:
+    notes = [*trained.started.notes, *trained.notes]
+    if isinstance(trained.task.source, TableSource) and not trained.task.target.per_token:
+        similar = similar_labels(trained.task.target.class_names)
         notes += [f"the labels {labels} are different classes: are they one, with one spelling?" for labels in similar]
-    if work.scorer.scale is not None:
+    if trained.scorer.scale is not None:
         notes.append(
-            f"numbers were trained as standard scores: training mean {work.scorer.scale.mean:.4g}, "
-            f"deviation {work.scorer.scale.deviation:.4g}, both in the saved head"
+            f"numbers were trained as standard scores: training mean {trained.scorer.scale.mean:.4g}, "
+            f"deviation {trained.scorer.scale.deviation:.4g}, both in the saved head"
         )
     return notes

@@ -9,37 +9,31 @@ first min(D, H) principal directions, turned so that they fit the student's vect
 products are those of the teacher's vectors, apart from the directions that do not fit into H."""
 
 import hashlib
-import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Float16, Float32, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.checkpoints.card import Card
-from albert.checkpoints.sentence_transformers import POOLED, open_dense
 from albert.finetuning.data import TaskBatch, TaskBatches
-from albert.finetuning.embedding import (
-    MAX_SCORED,
-    EmbeddingWork,
-    encoder_identity,
-    pooled_encoder,
-    start_encoder,
-)
-from albert.finetuning.evaluation import ComputeOptions, model_outputs
+from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
+from albert.finetuning.evaluation import model_outputs
 from albert.finetuning.model import Start, StartedModel
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, recorded_settings
-from albert.finetuning.work import Announce, finished
-from albert.runtime.devices import default_precision, pick_device
-from albert.runtime.distributed import process_group, wait_for_all
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.task import Announce, training_plan
+from albert.model.albert import PooledEncoder
+from albert.runtime.distributed import wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.files import make_directory, new_file
-from albert.runtime.json_files import fingerprint_of, save_versioned, to_json
+from albert.runtime.json_files import fingerprint_of
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.runtime.words import counted
@@ -48,10 +42,10 @@ from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
 from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
 from albert.tasks.table_task import RecipeChanges
-from albert.training.loop import train
 from albert.training.metric_logger import require_logger
-from albert.training.record import Run, finetuning_fingerprint
+from albert.training.run import run_training
 from albert.training.run_folder import RunFolder
+from albert.training.same_run import Input, Run
 from albert.training.update import Batch, Sums, training_workers
 
 RECIPE = TaskRecipe(learning_rate=4e-5, batch_size=64, epochs=4.0, max_length=128)
@@ -64,6 +58,8 @@ MAP_NAME = "teacher-map.npy"
 """The matrix [D, H] by which the teacher's vectors are multiplied, in the directory of the run."""
 BLOCK = 2048
 """Texts whose vectors are one file."""
+KIND = "vectors"
+"""The name of the task in recipe.json and config.json."""
 _TERM = "vectors"
 _ALIGNED = 4096
 """Training texts that decide the matrix."""
@@ -277,7 +273,7 @@ def encode_texts(texts: list[str], started: StartedModel, max_length: int) -> tu
 
 
 @dataclass(kw_only=True)
-class VectorWork(EmbeddingWork):
+class VectorTraining(EmbeddingTraining):
     """Learning a teacher's vectors, scored on other texts."""
 
     scored: Sequences
@@ -304,161 +300,166 @@ def finetune_vectors(
     settings: FinetuningSettings,
     vectors_directory: Path | None = None,
     announce: Announce | None = None,
+    replace: bool = False,
+    read_from: Sequence[Path] = (),
 ) -> FinetuningResult:
     """Train an encoder to give texts the teacher's vectors, and score it before and after on other texts.
 
     Args:
         scored: the development set, of which the first 1,000 are scored.
-        output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
         changes: replace values of `RECIPE`, whose rate is adapted to the model's width.
         vectors_directory: where the teacher's vectors are kept; None: in the run directory.
-        announce: see `finetune`.
+        For the others see `finetune`.
     """
-    folder = RunFolder(output)
-    device = pick_device(settings.device, world().local_rank)
-    precision = settings.precision or default_precision(device)
-    compute = ComputeOptions(device, precision, settings.micro_batch_tokens)
     require_logger(settings.log)
-    with process_group(device) as ranks:
-        # The encoder, and everything that is read: bad input leaves no directory behind.
-        started, plan = start_encoder(start, RECIPE, changes, settings, len(texts.texts))
-        recipe = plan.recipe
+
+    def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> VectorRun:
+        encoder = open_encoder(start, RECIPE, changes, settings, len(texts.texts), KIND, earlier, device)
+        recipe = encoder.plan.recipe
         if recipe.batch_size < ranks.size:
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
-        own = started.sentence_vectors
-        dense = open_dense(own)
-        hidden_size = started.config.hidden_size
-        width = hidden_size if own is None else own.width(hidden_size)
         scored_texts = scored.texts[:MAX_SCORED]
-        sequences, cut = encode_texts(texts.texts, started, recipe.max_length)
-        dev_sequences, dev_cut = encode_texts(scored_texts, started, recipe.max_length)
+        sequences, cut = encode_texts(texts.texts, encoder.started, recipe.max_length)
+        dev_sequences, dev_cut = encode_texts(scored_texts, encoder.started, recipe.max_length)
+        return VectorRun(
+            record=encoder.record(KIND, teacher=teacher.name),
+            inputs={
+                "training data": Input(counted(len(texts.texts), "texts"), fingerprint_of(texts.texts)),
+                "development set": Input(counted(len(scored_texts), "texts"), fingerprint_of(scored_texts)),
+                **encoder.inputs(),
+                "teacher": Input(teacher.name, teacher.fingerprint),
+            },
+            plan=training_plan(encoder.plan, settings, encoder.compute.precision),
+            ranks=ranks,
+            device=device,
+            read_from=read_from,
+            encoder=encoder,
+            announce=announce,
+            teacher=teacher,
+            vectors_directory=vectors_directory,
+            texts=texts,
+            scored=scored,
+            scored_texts=scored_texts,
+            sequences=sequences,
+            dev_sequences=dev_sequences,
+            cut=cut,
+            dev_cut=dev_cut,
+        )
 
-        # The run: a new one, one that goes on, or a complete one; another run is refused.
-        record = {
-            "task": "vectors",
-            "start": started.source,
-            **({"changes": dict(started.changes)} if started.changes else {}),
-            "teacher": teacher.name,
-            "recipe": to_json(recipe),
-            "settings": recorded_settings(settings),
+    return run_training(open_work, output, settings.device, replace)
+
+
+@dataclass(kw_only=True)
+class VectorRun(EmbeddingRun):
+    """A run that learns a teacher's vectors, opened."""
+
+    teacher: VectorTeacher
+    vectors_directory: Path | None
+    texts: Texts
+    scored: Texts
+    scored_texts: list[str]
+    sequences: Sequences
+    dev_sequences: Sequences
+    cut: Mapping[str, int]
+    dev_cut: Mapping[str, int]
+    about_teacher: list[str] = field(default_factory=list)
+    cut_for_teacher: int = 0
+    dev_cut_for_teacher: int = 0
+
+    def set_up(self, run: Run, is_new: bool) -> VectorTraining:
+        """The teacher's vectors, what the student learns of them, and the encoder with its pooling."""
+        encoder = self.encoder
+        model = encoder.pooled().to(self.device).train()
+        directory = self.vectors_directory or run.folder.path / VECTORS_NAME
+        targets, tokens_cut = teacher_vectors(self.teacher, self.texts.texts, directory, self.ranks)
+        dev_vectors, dev_tokens_cut = teacher_vectors(self.teacher, self.scored_texts, directory, self.ranks)
+        self.cut_for_teacher = int((tokens_cut > 0).sum())
+        self.dev_cut_for_teacher = int((dev_tokens_cut > 0).sum())
+        dev_teacher = dev_vectors.astype(np.float32)
+        dev_targets = dev_teacher
+        self.about_teacher = [f"learns the vectors of {self.teacher.name}, computed once in {directory}"]
+        hidden_size = encoder.started.config.hidden_size
+        width = hidden_size if encoder.vectors is None else encoder.vectors.width(hidden_size)
+        if targets.shape[1] != width:
+            path = run.folder.path / MAP_NAME
+            if is_new:  # a resumed run has its matrix, and does not depend on rounding
+                self._fit_matrix(model, targets, path)
+            wait_for_all(self.ranks)
+            matrix = np.load(path, allow_pickle=False)
+            dev_targets = dev_teacher @ matrix
+            share = float(np.square(dev_targets).sum() / np.square(dev_teacher).sum())
+            targets = (targets.astype(np.float32) @ matrix).astype(np.float16)
+            self.about_teacher.append(
+                f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix "
+                f"({MAP_NAME}), which keeps {share:.1%} of their squared length"
+            )
+        settings = encoder.settings
+        recipe = encoder.plan.recipe
+        workers = training_workers(self.device, self.ranks)
+        sizes = (recipe.batch_size, settings.seed, settings.micro_batch_tokens)
+        learned = encoder.vectors
+        if learned is not None:  # the texts have no prompts here; those of the teacher are in its vectors
+            learned = replace(learned, max_length=recipe.max_length, prompts={}, default_prompt=None)
+            learned = replace(learned, truncate_dim=None)
+        task = VectorTraining(
+            description="Learning vectors",
+            module=model,
+            source=TaskBatches(self.sequences, targets, _TERM, *sizes, workers=workers),
+            device=self.device,
+            workers=workers,
+            plan=encoder.plan,
+            settings=settings,
+            compute=encoder.compute,
+            kind=KIND,
+            started=encoder.started,
+            sentence_vectors=learned,
+            scored=self.dev_sequences,
+            scored_targets=dev_targets,
+            scored_teacher=dev_teacher,
+        )
+        self.begin(task)
+        return task
+
+    def _fit_matrix(self, model: PooledEncoder, targets: Float16[np.ndarray, "texts D"], path: Path) -> None:
+        """Write the matrix that maps the teacher's vectors to the student's width; on the first rank."""
+        first = np.arange(min(_ALIGNED, len(self.texts.texts)))
+        what = "Fitting the teacher's vectors to the model"
+        student = np.stack(model_outputs(model, self.sequences.select(first), self.encoder.compute, what))
+        fitted = fit_map(targets[first].astype(np.float32), student)
+        if self.ranks.is_first:
+            with new_file(path) as temporary, temporary.open("wb") as file:
+                np.save(file, fitted)
+
+    def training_counts(self) -> dict[str, Any]:
+        texts = self.texts
+        counts = {**texts.counts, "examples": len(texts.texts), **self.cut}
+        return counts | {"truncated_for_teacher": self.cut_for_teacher}
+
+    def evaluation_counts(self) -> dict[str, Any]:
+        return {
+            **self.scored.counts,
+            "rows_not_scored": len(self.scored.texts) - len(self.scored_texts),
+            "examples": len(self.scored_texts),
+            **self.dev_cut,
+            "truncated_for_teacher": self.dev_cut_for_teacher,
         }
-        parts = {name: record[name] for name in ("task", "recipe", "settings")}
-        identity = {
-            "recipe": finetuning_fingerprint({**parts, "changes": dict(started.changes)}),
-            "training data": fingerprint_of(texts.texts),
-            "development set": fingerprint_of(scored_texts),
-            **encoder_identity(started, dense),
-            "teacher": teacher.fingerprint,
-        }
-        run = Run(folder=folder, record=record, identity=identity)
-        with folder.locked(ranks.is_first):
-            already_complete = run.is_complete()
-            if not already_complete:
-                if ranks.is_first:
-                    save_versioned(folder.recipe_path, record)
-                model = pooled_encoder(started, dense).to(device).train()
 
-                # The teacher's vectors, and what the student learns of them.
-                directory = folder.path / VECTORS_NAME if vectors_directory is None else vectors_directory
-                targets, tokens_cut = teacher_vectors(teacher, texts.texts, directory, ranks)
-                dev_vectors, dev_tokens_cut = teacher_vectors(teacher, scored_texts, directory, ranks)
-                dev_teacher = dev_vectors.astype(np.float32)
-                dev_targets = dev_teacher
-                notes = [f"learns the vectors of {teacher.name}, computed once in {directory}"]
-                if targets.shape[1] != width:
-                    path = folder.path / MAP_NAME
-                    if not folder.checkpoints():  # a resumed run has its matrix, and does not depend on rounding
-                        first = np.arange(min(_ALIGNED, len(texts.texts)))
-                        what = "Fitting the teacher's vectors to the model"
-                        student = np.stack(model_outputs(model, sequences.select(first), compute, what))
-                        fitted = fit_map(targets[first].astype(np.float32), student)
-                        if ranks.is_first:
-                            with new_file(path) as temporary, temporary.open("wb") as file:
-                                np.save(file, fitted)
-                    wait_for_all(ranks)
-                    matrix = np.load(path, allow_pickle=False)
-                    dev_targets = dev_teacher @ matrix
-                    share = float(np.square(dev_targets).sum() / np.square(dev_teacher).sum())
-                    targets = (targets.astype(np.float32) @ matrix).astype(np.float16)
-                    notes.append(
-                        f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix "
-                        f"({MAP_NAME}), which keeps {share:.1%} of their squared length"
-                    )
+    def baseline(self) -> None:
+        return None
 
-                # Training.
-                workers = training_workers(device, ranks)
-                batches = TaskBatches(
-                    sequences,
-                    targets,
-                    _TERM,
-                    recipe.batch_size,
-                    settings.seed,
-                    settings.micro_batch_tokens,
-                    workers=workers,
-                )
-                learned = None
-                if own is not None:  # the texts have no prompts here; those of the teacher are in its vectors
-                    learned = replace(own, max_length=recipe.max_length, prompts={}, default_prompt=None)
-                    learned = replace(learned, truncate_dim=None)
-                work = VectorWork(
-                    description="Learning vectors",
-                    module=model,
-                    source=batches,
-                    device=device,
-                    workers=workers,
-                    plan=plan,
-                    settings=settings,
-                    compute=compute,
-                    kind="vectors",
-                    started=started,
-                    folder=folder,
-                    sentence_vectors=learned,
-                    scored=dev_sequences,
-                    scored_targets=dev_targets,
-                    scored_teacher=dev_teacher,
-                )
-                before = work.evaluate()
-                work.start(ranks, announce)
-                training = train(work, work.training_plan, run)
-                if ranks.is_first:
-                    started_scoring = time.perf_counter()
-                    after = work.evaluate()
-                    report = {
-                        "scores": after,
-                        "before": before,
-                        "baseline": None,
-                        "training": {
-                            **texts.counts,
-                            "examples": len(texts.texts),
-                            **cut,
-                            "truncated_for_teacher": int((tokens_cut > 0).sum()),
-                            **work.training_figures(training),
-                        },
-                        "evaluation": {
-                            **scored.counts,
-                            "rows_not_scored": len(scored.texts) - len(scored_texts),
-                            "examples": len(scored_texts),
-                            **dev_cut,
-                            "truncated_for_teacher": int((dev_tokens_cut > 0).sum()),
-                            "seconds": time.perf_counter() - started_scoring,
-                        },
-                        "notes": [*started.notes, *notes],
-                    }
-                    shown = {
-                        f"{name} (times 100) on {counted(len(scored_texts), 'texts')}": x for name, x in after.items()
-                    }
-                    shown |= {f"{name}, before training": score for name, score in before.items()}
-                    card = Card(
-                        name=output.name,
-                        base=replace(started.base, languages=()),
-                        base_relation="finetune",
-                        description=f"Vectors of texts: {POOLED[model.pooling]}, compared by cosine "
-                        f"(`albert.load(...).embed`), learned from {teacher.name} on "
-                        f"{counted(len(texts.texts), 'texts')}, starting from {started.source}.",
-                        recipe=recipe_of_vectors(recipe),
-                        scores=shown,
-                        data=[*started.changed, *notes, "no layer beside the encoder was trained or is needed"],
-                    )
-                    work.finish(run, report, card)
-            return finished(folder, ranks, already_complete)
+    def notes(self) -> list[str]:
+        return self.about_teacher
+
+    def card(self, report: Mapping[str, Any]) -> Card:
+        of_texts = f"(times 100) on {counted(len(self.scored_texts), 'texts')}"
+        scores = {f"{name} {of_texts}": score for name, score in report["scores"].items()}
+        scores |= {f"{name}, before training": score for name, score in report["before"].items()}
+        learned = "no layer beside the encoder was trained or is needed"
+        return Card(
+            name="",
+            description=f"learned from {self.teacher.name} on {counted(len(self.texts.texts), 'texts')}",
+            recipe=recipe_of_vectors(self.encoder.plan.recipe),
+            scores=scores,
+            data=[*self.encoder.started.changed, *self.about_teacher, learned],
+        )

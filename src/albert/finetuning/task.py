@@ -1,32 +1,93 @@
-"""What a fine-tuning run on a task trains: the model with its head, its scores, the choice of the best, its files."""
+"""What a fine-tuning run trains: a model by a plan (`FinetuningTask`); an encoder with a head on a task
+(`TaskTraining`), with its scores, the choice of the best model, and the files."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from albert.checkpoints.model_directory import write_model
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.finetuning.data import TaskBatches
-from albert.finetuning.evaluation import Evaluation
+from albert.finetuning.evaluation import ComputeOptions, Evaluation
 from albert.finetuning.model import StartedModel, head_description
+from albert.finetuning.options import LearningPlan
+from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
-from albert.finetuning.work import FinetuningTask
+from albert.optim.optimizer import build_optimizer
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_versioned, to_json
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
+from albert.training.logging import TrainingPlan
+from albert.training.metric_logger import Log
 from albert.training.run_folder import RunFolder
+from albert.training.self_check import check_attention_kernel
+from albert.training.task import TrainingTask
 from albert.training.update import Batch, Objective, Sums
+
+Announce = Callable[[Mapping[str, Any]], None]
+"""Shows a user how a run trains, before its first update: the values of `LearningPlan.figures`, and `before_training`,
+lines about what was computed so far, and `frozen`, whether only the head is learned."""
+
+
+def training_plan(plan: LearningPlan, settings: FinetuningSettings, precision: Precision) -> TrainingPlan:
+    """The settings of the training loop."""
+    return TrainingPlan(
+        total_steps=plan.updates,
+        seed=settings.seed,
+        precision=precision,
+        evaluate_every=settings.evaluation_interval,
+        checkpoint_every=settings.checkpoint_every,
+        keep_checkpoints=1,
+        workers=settings.workers,
+    )
+
+
+@dataclass(kw_only=True)
+class FinetuningTask(TrainingTask):
+    """Fine-tuning by a plan."""
+
+    plan: LearningPlan
+    settings: FinetuningSettings
+    compute: ComputeOptions
+    optimizer: Optimizer = field(init=False)
+    evaluates: bool = field(init=False)
+    log: Log = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.optimizer = build_optimizer(self.plan.optimizer, self.module)
+        self.log = self.settings.log
+        self.evaluates = self.settings.evaluation_interval is not None
+
+    def learning_rate(self, step: int, budget_used: float) -> float:
+        return self.plan.learning_rate(step)
+
+    def announce(self, announce: Announce | None, ranks: Ranks, before_training: Sequence[str] = ()) -> None:
+        """Announce the training, and check the attention kernel of a GPU on the first batch."""
+        if announce is not None and ranks.is_first:
+            figures = self.plan.figures(self.compute.precision, self.device.type, self.workers)
+            announce(figures | {"before_training": tuple(before_training), "frozen": self.settings.frozen})
+        if self.device.type == "cuda":
+            batch = self.source.micro_batches(0, ranks.rank, ranks.size)[0]
+            check = check_attention_kernel(self.module, self.loss, batch, self.compute.precision, self.device, ranks)
+            self.self_checks = [check]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An encoder with a head, on a task.
 
 FROZEN_HEAD_NAME = "frozen_head.json"
 """In a run's folder: how the head that was solved on frozen features scores."""
 
 
 @dataclass(kw_only=True)
-class TaskWork(FinetuningTask):
+class TaskTraining(FinetuningTask):
     """Fine-tuning an encoder and a head on a task."""
 
     task: DeclaredTask

@@ -564,11 +564,12 @@ ONLY_ALBERT = {"one label", "pairs", "several labels", "a number", "a number of 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("family", ["albert", "electra", "roberta", "sentence-transformers"])
 def test_a_fine_tuned_model_is_read_by_the_library_that_its_card_names(
-    make, encoder, family, task, tmp_path, monkeypatch
+    make, encoder, family, task, tmp_path, monkeypatch, capsys
 ):
     has_pooling = family == "sentence-transformers"
     start = encoder("bert", VECTORS["mean"]) if has_pooling else make(family, "vectors")
     model = finetuned(start, task, tmp_path / "run")
+    capsys.readouterr()
     marks_matches = family == "albert" and task in ("pairs", "a number of pairs", "options", "a span")
     library = "albert" if marks_matches or (has_pooling and task in ONLY_ALBERT) else "transformers"
     check_card(model, monkeypatch, library)
@@ -584,6 +585,7 @@ def test_a_fine_tuned_model_is_read_by_the_library_that_its_card_names(
         for command in (["convert"], ["export", "sentence-transformers"])[: 1 + has_pooling]:
             copy = tmp_path / command[-1]
             assert run([*command, str(model), "--output", str(copy)]) == 0
+            assert "newly initialised" not in capsys.readouterr().out
             check_card(copy, monkeypatch, "albert" if command == ["convert"] else "sentence-transformers")
 
 

@@ -43,6 +43,7 @@ from albert.checkpoints.model_directory import (
     describe_model,
     open_model,
     parameters_by_part,
+    read_config,
     require_matching_tokenizer,
     short_card,
     write_files,
@@ -305,7 +306,7 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
     base = BaseModel() if source.directory is None else base_of(source.directory)
     card = source.card if tokenizer is not None else None
     with new_directory(output, replace=replace_output) as directory:
-        content = write_files(
+        write_files(
             directory,
             tensors,
             source.config,
@@ -322,7 +323,7 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
         tensors.clear()
         ours.clear()
         source.tensors.clear()
-        opened = open_model(directory, kind_of(content), dtype=None)
+        opened = open_model(directory, kind_of(read_config(directory)[1]), dtype=None)
         written = (directory / WEIGHTS_NAME).stat().st_size
     return Conversion(
         source=source,

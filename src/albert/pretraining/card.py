@@ -36,12 +36,13 @@ def run_card(
     }
     unit = recipe.masking.unit
     max_ngram = recipe.masking.max_ngram
-    ngrams = f"one {unit}" if max_ngram == 1 else f"one to {max_ngram} {unit}s"
+    ngrams = f"one {unit}" if max_ngram == 1 else f"1 to {max_ngram} {unit}s"
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
     data = [
         f"{counted(c.n_documents, 'documents')}, {counted(c.n_tokens, 'tokens')} of {c.vocab_size:,} pieces"
         for c in corpora
     ]
+    ending = "" if result.ended_by == "steps" else f" ({result.ending})"
     accuracy = evaluation.get("masked_tokens_accuracy")
     title = family_of(recipe.model).title
     base = BaseModel() if start is None else from_json(BaseModel, start.base, "start.json: base")
@@ -49,7 +50,7 @@ def run_card(
         name=name,
         description=f"{_article(title)} {title} encoder pre-trained with {recipe.masking.share:.0%} of the tokens "
         f'masked, {ngrams} at a time, and the sentence objective "{recipe.sequences.objective}" for '
-        f"{counted(result.steps, 'steps')}, {counted(result.tokens, 'tokens')} ({result.ending}).",
+        f"{counted(result.steps, 'steps')}, {counted(result.tokens, 'tokens')}{ending}.",
         parameters=count_parameters(recipe.model).by_part(),
         recipe=flatten(to_json(recipe)) | {"machine": machine},
         data=data if start is None else [*data, *start.lines()],

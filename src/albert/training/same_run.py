@@ -126,8 +126,8 @@ def same_run(folder: RunFolder, run: Described) -> Standing:
     saved = read_versioned(folder.recipe_path)
     difference = _other_settings(saved, run) or _other_input(folder, run)
     if difference is not None:
-        what = "a finished run" if is_finished else "another run"
-        raise CannotCreate(folder.path, f"holds {what} with {difference}", _ANOTHER_OUTPUT)
+        why = f"holds a finished run with {difference}" if is_finished else f"holds another run with {difference}"
+        raise CannotCreate(folder.path, why, _ANOTHER_OUTPUT)
     if _differing(_settings(saved, run.MAY_CHANGE), _settings(run.record, run.MAY_CHANGE)):
         return "grown"
     return "finished" if is_finished else "resumed"

@@ -32,6 +32,14 @@ def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, ca
     assert (tmp_path / "run" / "seed-1" / "results.json").exists()
 
 
+def test_a_run_is_replaced_after_all_checks(command, tmp_path, capsys):
+    assert run(command) == 0
+    first = (tmp_path / "run" / "results.json").read_text()
+    assert run([*command, "--replace", "--encode-pairs", "separately"]) == 78
+    assert "needs pairs of texts" in capsys.readouterr().err
+    assert (tmp_path / "run" / "results.json").read_text() == first
+
+
 def test_what_is_not_a_run_is_not_removed(command, tmp_path, capsys):
     output = tmp_path / "run"
     output.mkdir()

@@ -132,6 +132,20 @@ def test_finished_run_is_returned_and_another_one_refused(data, start, tmp_path)
         finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, seed=1))
 
 
+def test_the_precision_that_a_machine_chose_is_that_of_the_run(data, start, tmp_path):
+    """The default of the machine is in the record, so that it may be named, and another machine keeps it."""
+    usual = replace(CPU, precision=None)
+    finetune(SHORT, start, data / "choice", tmp_path / "run", settings=usual)
+    assert read_json_object(tmp_path / "run/recipe.json")["settings"]["precision"] == "fp32"
+    assert finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU).already_complete
+    with refusal(CannotCreate, 'precision ("fp32", now "bf16")'):
+        finetune(SHORT, start, data / "choice", tmp_path / "run", settings=replace(CPU, precision="bf16"))
+    finetune(SHORT, start, data / "choice", tmp_path / "other", settings=replace(CPU, precision="bf16"))
+    (tmp_path / "other/results.json").unlink()
+    again = finetune(SHORT, start, data / "choice", tmp_path / "other", settings=usual)
+    assert not again.already_complete and again.report["computed_in"] == "bf16"
+
+
 def test_random_encoder_has_the_architecture_but_not_the_weights(pretrained, start):
     recipe = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.2, head_dropout=0.3)
     target = SingleLabel(("a", "b"), "label")

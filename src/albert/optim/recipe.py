@@ -54,7 +54,8 @@ class OptimizerRecipe:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The learning rate as a function of the step (paper §4.1; appendix A.4).
+# The learning rate as a function of the step (paper §4.1; appendix A.4). A pre-training's peak is that of its recipe,
+# `OptimizerRecipe.learning_rate` above; a fine-tuning's is decided in `finetuning/options.py`.
 
 
 WARMUP_OF_BUDGET = 0.1

@@ -1,8 +1,11 @@
 """`--replace` begins a fine-tuning run anew; without it an existing run is refused and the option is named."""
 
+import shutil
+
 import pytest
 
 import albert
+from albert.checkpoints.hub import find_model
 from albert.cli.main import run
 
 
@@ -63,3 +66,35 @@ def test_rows_from_memory_are_replaced(tmp_path):
         albert.finetune(train=rows, steps=3, **common)
     result = albert.finetune(train=rows, steps=3, replace=True, **common)
     assert result.report["training"]["steps"] == 3
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A model whose weights cannot be read, which is noticed when it is opened."""
+    model = tmp_path_factory.mktemp("broken") / "model"
+    shutil.copytree(find_model("tiny"), model)
+    (model / "MANIFEST.json").unlink()
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    return model
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["finetune", "sweep --seeds 2", "sweep --folds 2", "sweep --rates 1e-4 2e-4", "finetune-vectors"],
+)
+def test_nothing_is_removed_before_everything_was_checked(words, command, broken, tmp_path, refused):
+    name, *more = words.split()
+    options = [word for word in command[1:] if word not in ("tiny", "--model")]
+    if name == "finetune-vectors":
+        options[options.index("--label")] = "--pair"
+        pairs = [f"question {number},answer {number}" for number in range(20)]
+        (tmp_path / "table.csv").write_text("\n".join(["text,label", *pairs]))
+    begun = [name, *options, *more, "--model", "tiny"]
+    assert run(begun) == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    refused([name, *options, *more, "--model", broken, "--replace"], 65, "model.safetensors")
+    refused([name, *options, *more, "--model", "tiny", "--replace", "--keep-layers", "99"], 78, "keep_layers")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert run([*begun, "--replace"]) == 0
+    assert (tmp_path / "run").is_dir()

@@ -35,6 +35,7 @@ from albert.tasks.table_task import RecipeChanges
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
     from albert.finetuning.comparisons import Comparison
+    from albert.finetuning.options import RecipeLike
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 
 LISTENER = Argument(only_python=True)
@@ -107,8 +108,9 @@ def sweep(
     if rates is not None and training.frozen:
         raise UsageError("--rates", "has no effect with --frozen, whose head is solved", "leave one of them out")
     with imports():
-        from albert.finetuning.comparisons import compare_folds, compare_rates, folds_of, recipes_of
-        from albert.finetuning.seeds import check_seeds, finetune_benchmark, finetune_seeds
+        from albert.finetuning.comparisons import compare_folds, compare_rates, fold_tasks, recipes_of
+        from albert.finetuning.run import check_run
+        from albert.finetuning.seeds import check_benchmark, check_seeds, finetune_benchmark, finetune_seeds
         from albert.tasks.submission import BENCHMARKS
 
     settings = training.settings()
@@ -120,9 +122,10 @@ def sweep(
     if task is not None and is_benchmark(task):
         assert data is not None  # checked above
         start = start_of(model, revision, architecture, training.depth, keep_head, init)
-        if replace:
-            remove_runs(output, paths_read(table, train, dev, inputs))
         average = BENCHMARKS[task.lower()]
+        if replace:
+            check_benchmark(task.lower(), average, start, data, output, changes, settings)
+            remove_runs(output, paths_read(table, train, dev, inputs))
         found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, n_seeds)
         return result_of_benchmark(found, output)
 
@@ -143,12 +146,15 @@ def sweep(
         read.check()
 
     # The runs. What is impossible is refused before earlier ones are removed.
+    first = learned
+    recipe: RecipeLike = changes
     if rates is not None:
-        recipes_of(learned, changes, rates)
+        recipe = recipes_of(learned, changes, rates)[rates[0]]
     if folds is not None:
-        folds_of(learned, learned.source.read(Path(), "train"), folds, training.seed)
+        first = fold_tasks(learned, folds, training.seed)[0]
     start = start_of(model, revision, architecture, training.depth, keep_head, init)
     if replace:
+        check_run(first, start, data or Path(), output, recipe, settings)
         remove_runs(output, paths_read(table, train, dev, inputs))
     arguments = (learned, start, data or Path(), output, changes, settings)
     if rates is not None:

@@ -249,16 +249,10 @@ def compare_folds(
     Rows with the same text are in the same fold; classes are divided evenly.
     """
     refuse_other_runs(output, "fold")
-    assert isinstance(task.source, TableSource)
-    rows = task.source.read(data, "train")
-    fold = folds_of(task, rows, n_folds, settings.seed)
+    tasks = fold_tasks(task, n_folds, settings.seed)
     settings = replace(settings, select=settings.select or "last")  # choosing on a fold would make its score too good
     comparison = Comparison(task.name, "fold", ())
-    for number in range(n_folds):
-        others = [row for row, own in zip(rows.rows, fold, strict=True) if own != number]
-        held = [row for row, own in zip(rows.rows, fold, strict=True) if own == number]
-        tables = {"train": Rows(others, {**rows.counts, "rows": len(others)}), "dev": Rows(held, {"rows": len(held)})}
-        part = replace(task, source=replace(task.source, tables={**task.source.tables, **tables}))
+    for number, part in enumerate(tasks):
         directory = output / f"fold-{number + 1}"
         shown = announce if number == 0 else None
         run = finetune_one(part, start, data, directory, recipe, settings, announce=shown)
@@ -267,6 +261,20 @@ def compare_folds(
             save_versioned(output / SUMMARY_NAME, comparison.to_json())
     require_one_that_ended(output, [run.divergence for run in comparison.runs])
     return comparison
+
+
+def fold_tasks(task: DeclaredTask, n_folds: int, seed: int) -> list[DeclaredTask]:
+    """The task with each fold as its development set; InvalidConfiguration if there are fewer texts than folds."""
+    assert isinstance(task.source, TableSource)
+    rows = task.source.read(Path(), "train")
+    fold = folds_of(task, rows, n_folds, seed)
+    tasks = []
+    for number in range(n_folds):
+        others = [row for row, own in zip(rows.rows, fold, strict=True) if own != number]
+        held = [row for row, own in zip(rows.rows, fold, strict=True) if own == number]
+        tables = {"train": Rows(others, {**rows.counts, "rows": len(others)}), "dev": Rows(held, {"rows": len(held)})}
+        tasks.append(replace(task, source=replace(task.source, tables={**task.source.tables, **tables})))
+    return tasks
 
 
 def folds_of(task: DeclaredTask, rows: Rows, n_folds: int, seed: int) -> np.ndarray:

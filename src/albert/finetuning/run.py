@@ -70,7 +70,7 @@ from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges, save_table_task
 from albert.training.logging import TrainingResult
 from albert.training.metric_logger import require_logger
-from albert.training.run import RunWork, run_training
+from albert.training.run import RunWork, check_training, run_training
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import FINETUNING_MAY_CHANGE, Input, Run
 from albert.training.update import training_workers
@@ -115,6 +115,14 @@ def finetune(
     require_logger(settings.log)
     open_work = partial(open_run, task, start, data, recipe, settings, teacher_logits, announce, read_from)
     return run_training(open_work, output, settings.device, replace)
+
+
+def check_run(
+    task: DeclaredTask, start: Start, data: Path, output: Path, recipe: RecipeLike, settings: FinetuningSettings
+) -> None:
+    """Raise what `finetune` would refuse of a new run; everything is read, and nothing is written or trained."""
+    require_logger(settings.log)
+    check_training(partial(open_run, task, start, data, recipe, settings, None, None, ()), output, settings.device)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from albert.finetuning.evaluation import advice, evaluate_directory, simpler_mod
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
-from albert.finetuning.run import save_custom_task
+from albert.finetuning.run import check_run, save_custom_task
 from albert.finetuning.run_record import FinetuningSettings, read_record
 from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_that_ended
 from albert.finetuning.task import Announce
@@ -331,9 +331,7 @@ def finetune_benchmark(
     The same call resumes stopped runs.
     """
     tasks = [DECLARED[task] for task in average.parts]
-    missing, missing_files = _missing(tasks, data)
-    if len(missing) == len(tasks):
-        raise MissingInput(data, f"has no task of {name} with training and development files", missing_files[0])
+    missing, missing_files = _missing(name, tasks, data)
     outcomes = {task.name: TaskOutcome(task=task, missing=missing.get(task.name)) for task in tasks}
 
     needed_first = {task.intermediate for task in tasks}
@@ -361,8 +359,23 @@ def finetune_benchmark(
     return result
 
 
-def _missing(tasks: Sequence[DeclaredTask], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The tasks that lack a file, with the reason, and a line for every missing file."""
+def check_benchmark(
+    name: str,
+    average: Average,
+    start: Start,
+    data: Path,
+    output: Path,
+    recipe: RecipeLike,
+    settings: FinetuningSettings,
+) -> None:
+    """Raise what `finetune_benchmark` would refuse of new runs, by its first task; nothing is written or trained."""
+    tasks = [DECLARED[task] for task in average.parts]
+    missing, _ = _missing(name, tasks, data)
+    check_run(next(task for task in tasks if task.name not in missing), start, data, output, recipe, settings)
+
+
+def _missing(name: str, tasks: Sequence[DeclaredTask], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """The tasks that lack a file, with the reason, and a line for every missing file; MissingInput if all do."""
     missing: dict[str, str] = {}
     lines = []
     with progress("Reading", total=len(tasks), unit="tasks") as bar:
@@ -375,4 +388,6 @@ def _missing(tasks: Sequence[DeclaredTask], data: Path) -> tuple[Mapping[str, st
                     if split not in task.further_splits:
                         missing.setdefault(task.name, str(error))
             bar.advance()
+    if len(missing) == len(tasks):
+        raise MissingInput(data, f"has no task of {name} with training and development files", lines[0])
     return missing, tuple(lines)

@@ -105,6 +105,13 @@ def run_training(
             return _finish(folder, work, standing == "finished")
 
 
+def check_training(open_work: Opener[Any], output: Path, device: str = "auto") -> None:
+    """Raise what the opener refuses of a new run in `output`, whatever is there; nothing is written."""
+    torch_device = pick_device(device, world().local_rank)
+    with process_group(torch_device) as ranks:
+        open_work(RunFolder(output / "replaced"), torch_device, ranks)
+
+
 def _standing(folder: RunFolder, work: RunWork[Any]) -> Standing:
     """What `same_run` says, on every rank."""
     number = STANDINGS.index(same_run(folder, work)) if work.ranks.is_first else 0

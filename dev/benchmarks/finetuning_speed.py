@@ -51,7 +51,8 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.single_label import SingleLabel
-from albert.tasks.span import Span, span_features
+from albert.tasks.span import Span
+from albert.tasks.span_windows import span_features
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan

@@ -16,7 +16,8 @@ from dev.reliability.trials import Tries, trial
 
 from albert.tables.table import Answer
 from albert.tasks.examples import Example
-from albert.tasks.span import SpanFeatures, best_answers, span_features, token_span
+from albert.tasks.span_answers import best_answers
+from albert.tasks.span_windows import SpanFeatures, span_features, token_span
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 

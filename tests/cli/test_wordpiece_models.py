@@ -11,12 +11,12 @@ from tests.cli.conftest import TINY
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.inference.abilities.fill_mask import encode_with_masks
 from albert.inference.predictor import Predictor
 from albert.model.packing import pack
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.files import new_directory
+from albert.tasks.examples import text_sequences
 from albert.text.huggingface import wordpiece_tokenizer
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
@@ -105,7 +105,7 @@ def test_masks_are_filled_as_by_transformers(root, capsys):
     model = root / "run" / "model"
     text = "中国人[MASK]在GPU上。"
     filled = Predictor.open(model, precision="fp32").fill_mask(text, top_k=3)
-    ids = encode_with_masks(load_tokenizer(model), [text], 64)[0]
+    ids = text_sequences([(text,)], load_tokenizer(model), 64, masked=True)[0].token_ids(0)
     masked = torch.from_numpy(np.flatnonzero(ids == MASK))
     logits = open_model(model, "pretraining").model(pack([ids], [np.zeros_like(ids)]), masked).masked_tokens
     theirs = transformers.pipeline("fill-mask", model=str(model), device="cpu")(text, top_k=3)

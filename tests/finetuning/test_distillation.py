@@ -57,7 +57,9 @@ def batches_of():
         draws = np.random.default_rng(0)
         lengths = (8, 12, 9, 30)[: len(targets) * n_options]
         sequences = join_sequences([(draws.integers(5, 300, n).tolist(), n // 2) for n in lengths])
-        return TaskBatches(sequences, targets, term, len(targets), 0, 8192, n_options)
+        example_of, slot_of = np.divmod(np.arange(len(targets) * n_options), n_options)
+        several = {} if n_options == 1 else {"example_of": example_of, "slot_of": slot_of}
+        return TaskBatches(sequences, targets, term, len(targets), 0, 8192, **several)
 
     return make
 

@@ -251,7 +251,8 @@ def test_ranks_and_micro_batches_divide_one_batch(lengths, batch, world, tokens,
 @given(n=st.integers(1, 7), options=st.integers(2, 4), world=st.integers(1, 3), tokens=st.integers(1, 60))
 def test_options_of_a_question_stay_together_and_in_order(n, options, world, tokens):
     sequences = join_sequences([([100 * row + option] * 3, 1) for row in range(n) for option in range(options)])
-    source = TaskBatches(sequences, np.arange(n), "option", n, 7, tokens, options)
+    example_of, slot_of = np.divmod(np.arange(n * options), options)
+    source = TaskBatches(sequences, np.arange(n), "option", n, 7, tokens, example_of=example_of, slot_of=slot_of)
     members = []
     for rank in range(world):
         for piece in source.micro_batches(0, rank, world):

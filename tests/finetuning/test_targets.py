@@ -12,7 +12,7 @@ from tests.refusals import refusal
 import albert
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.finetuning.data import prepare_split, read_examples
-from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory
+from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import RandomEncoder, head_description, start_model
 from albert.finetuning.objective import TaskLoss
 from albert.finetuning.run import finetune, task_batches
@@ -24,7 +24,8 @@ from albert.tables.table import Answer
 from albert.tasks.examples import IGNORE_INDEX, Example
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.single_label import SingleLabel
-from albert.tasks.span import hold_out_questions, span_features
+from albert.tasks.span import CHOSEN_ON_THESE, hold_out_questions
+from albert.tasks.span_windows import span_features
 from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging
 
@@ -135,7 +136,8 @@ def test_training_windows(open_task, tokenizer):
 
     def windows(task, examples):
         features = span_features(examples, tokenizer, 32, 8, 8)
-        return features, *task.target.training_part(examples, features, task.title)
+        learned = task.target.to_train(examples, features, task.title)
+        return features, learned.sequences, learned.targets
 
     features, sequences, _ = windows(open_task, examples)
     assert len(sequences) == sum(window.example < 2 for window in features.windows)

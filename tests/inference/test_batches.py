@@ -12,7 +12,7 @@ from albert.inference.engine import Autotuner, PackedModel
 from albert.inference.texts import check_text, check_texts
 from albert.tasks.examples import Example
 from albert.tasks.multiple_choice import option_features
-from albert.tasks.span import span_features
+from albert.tasks.span_windows import span_features
 
 WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000", "it's", "\u200b", "🐈", "[MASK]"]
 texts = st.lists(

@@ -10,11 +10,12 @@ import torch
 import transformers
 
 import albert
-from albert.inference.abilities import Lengths
-from albert.inference.abilities.fill_mask import encode_with_masks, fill_masks
 from albert.inference.engine import PackedModel
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForPreTraining
+from albert.tasks.examples import asked
+from albert.tasks.fill_mask import FillMask
+from albert.tasks.pipeline import Lengths
 from albert.text.huggingface import wordpiece_tokenizer
 
 MASKED = [
@@ -74,7 +75,7 @@ class RandomLogits(PackedModel):
 
 def random_predictor(tokenizer) -> Predictor:
     predictor = object.__new__(Predictor)
-    predictor.abilities, predictor.tokenizer = ("fill masks",), tokenizer
+    predictor.pipelines, predictor.tokenizer, predictor.name = (FillMask(),), tokenizer, "random"
     predictor.packed_model, predictor.lengths = RandomLogits(tokenizer.vocab_size), Lengths(64, 32, 16)
     return predictor
 
@@ -92,8 +93,9 @@ def test_filled_sequence_equals_decoding_all_pieces(kind, tokenizer):
         "the ☃ [MASK][MASK]",
         "☃[MASK] -",
     ]
-    ids = encode_with_masks(tokenizer, texts, 64)
-    filled = fill_masks(random_predictor(tokenizer), texts, top_k=1000)
+    features = FillMask().encode([asked(text) for text in texts], tokenizer, Lengths(64, 32, 16))
+    ids = [features.sequences.token_ids(number) for number in range(len(texts))]
+    filled = random_predictor(tokenizer).fill_mask_batch(texts, top_k=1000)
     special, mask = tokenizer.special_ids, tokenizer.mask_id
     for masks, row in zip(filled, [each.tolist() for each in ids], strict=True):
         positions = [position for position, piece in enumerate(row) if piece == mask]
@@ -112,7 +114,7 @@ def test_text_around_a_mask_is_decoded_once(tokenizer, monkeypatch):
     monkeypatch.setattr(
         type(tokenizer), "decode", lambda self, ids, **how: lengths.append(len(ids)) or decode(self, ids, **how)
     )
-    fill_masks(random_predictor(tokenizer), ["the cat saw [MASK] the dog"] * 5, top_k=300)
+    random_predictor(tokenizer).fill_mask_batch(["the cat saw [MASK] the dog"] * 5, top_k=300)
     assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 

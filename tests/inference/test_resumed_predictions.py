@@ -11,8 +11,7 @@ import torch
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.inference import partial_output
-from albert.inference.abilities import Ability
-from albert.inference.files import batches_of, opened_input
+from albert.inference.files import FilePrediction, batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.runtime.errors import WriteFailed
 from albert.runtime.files import lock_file
@@ -50,7 +49,7 @@ def unbroken(model, rows, tmp_path_factory):
 @pytest.fixture
 def patched(monkeypatch):
     """Do something before the batch of this number; returns the list of batches, which grows. Every batch is saved."""
-    answers = Ability.answers
+    answers = FilePrediction.answers
     monkeypatch.setattr(partial_output, "SAVE_SECONDS", 0.0)
 
     def patch(number, action, patches=monkeypatch):
@@ -62,7 +61,7 @@ def patched(monkeypatch):
                 action()
             return answers(*arguments)
 
-        patches.setattr(Ability, "answers", before)
+        patches.setattr(FilePrediction, "answers", before)
         return batches
 
     return patch

@@ -22,7 +22,8 @@ from albert.tasks.answers import (
     span_exact_match,
 )
 from albert.tasks.examples import Example, best_windows, cut_windows, join_sequences
-from albert.tasks.span import NO_CANDIDATE_SCORE, SpanFeatures, Window, best_answers, span_features, token_span
+from albert.tasks.span_answers import NO_CANDIDATE_SCORE, best_answers
+from albert.tasks.span_windows import SpanFeatures, Window, span_features, token_span
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -47,15 +48,27 @@ class Row(NamedTuple):
 
 
 def windows_over(n_tokens, room, stride):
-    """A context of one-letter tokens, in windows."""
+    """The features of a context of one-letter tokens, in windows."""
     pieces = cut_windows(n_tokens, room, min(stride, room))
     best = best_windows(pieces, n_tokens)
     windows = [Window(0, OFFSET, a, b - a, mask) for (a, b), mask in zip(pieces, best, strict=True)]
     spans = np.stack([np.arange(n_tokens), np.arange(n_tokens) + 1], axis=1)
-    features = SpanFeatures(
-        join_sequences([]), np.zeros((0, 2), np.int64), {}, windows=windows, character_spans=[spans]
+    return features_of(windows, "abcdefghijklmnop"[:n_tokens], spans)
+
+
+def features_of(windows, context, spans):
+    none = np.zeros(0, np.int64)
+    return SpanFeatures(
+        sequences=join_sequences([]),
+        targets=np.zeros((0, 2), np.int64),
+        counts={},
+        example_of=none,
+        slot_of=none,
+        cut=none,
+        windows=windows,
+        contexts=[context],
+        character_spans=[spans],
     )
-    return [Example("q", "file:1", ("who", "abcdefghijklmnop"[:n_tokens]))], features
 
 
 def probabilities(answers):
@@ -64,7 +77,7 @@ def probabilities(answers):
 
 @given(**DRAWN)
 def test_independent_logits_score_all_allowed_spans(n_tokens, room, stride, longest, seed, may_be_absent):
-    examples, features = windows_over(n_tokens, room, stride)
+    features = windows_over(n_tokens, room, stride)
     generator = np.random.default_rng(seed)
     rows = [generator.normal(0, 3, (OFFSET + w.n_tokens + 1, 2)).astype(np.float32) for w in features.windows]
     expected = {}
@@ -73,7 +86,7 @@ def test_independent_logits_score_all_allowed_spans(n_tokens, room, stride, long
             for last in range(first, min(first + longest, window.n_tokens)):
                 span = (window.first_token + first, window.first_token + last + 1)
                 expected[span] = float(row[OFFSET + first, 0]) + float(row[OFFSET + last, 1])
-    found = best_answers(examples, features, rows, longest, 10_000, may_be_absent)[0]
+    found = best_answers(features, rows, longest, 10_000, may_be_absent)[0]
     assert {(c.start, c.end): c.score for c in found.candidates} == pytest.approx(expected)
     assert found.candidates == sorted(found.candidates, key=lambda candidate: -candidate.score)
     assert probabilities(found) == pytest.approx(1)
@@ -88,7 +101,7 @@ def test_independent_logits_score_all_allowed_spans(n_tokens, room, stride, long
 
 @given(**DRAWN)
 def test_joint_head_scores_the_spans_of_its_beam(n_tokens, room, stride, longest, seed, may_be_absent):
-    examples, features = windows_over(n_tokens, room, stride)
+    features = windows_over(n_tokens, room, stride)
     generator = np.random.default_rng(seed)
     rows = []
     for window in features.windows:
@@ -108,7 +121,7 @@ def test_joint_head_scores_the_spans_of_its_beam(n_tokens, room, stride, longest
                 in_any_window[span] = max(in_any_window.get(span, -np.inf), score)
                 if window.best[start - OFFSET]:
                     in_best_window[span] = score
-    found = best_answers(examples, features, rows, longest, 10_000, may_be_absent)[0]
+    found = best_answers(features, rows, longest, 10_000, may_be_absent)[0]
     scores = {(candidate.start, candidate.end): candidate.score for candidate in found.candidates}
     assert scores == pytest.approx(in_best_window or in_any_window)
     if may_be_absent:
@@ -120,21 +133,19 @@ def test_joint_head_scores_the_spans_of_its_beam(n_tokens, room, stride, longest
 
 
 def test_a_blank_piece_alone_is_no_answer():
-    examples, features = windows_over(3, room=8, stride=1)
+    features = windows_over(3, room=8, stride=1)
     features.character_spans[0][1] = 2
     at_the_blank = 9 * np.eye(OFFSET + 4, dtype=np.float32)[:, [OFFSET + 1] * 2]
-    found = best_answers(examples, features, [at_the_blank])[0]
+    found = best_answers(features, [at_the_blank])[0]
     assert {candidate.text for candidate in found.candidates} == {"a", "ab", "abc", "c"}
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_context_without_tokens_has_no_answer(joint):
     window = Window(0, OFFSET, 0, 0, np.zeros(0, bool))
-    features = SpanFeatures(
-        join_sequences([]), np.zeros((0, 2), np.int64), {}, windows=[window], character_spans=[np.zeros((0, 2), int)]
-    )
+    features = features_of([window], "", np.zeros((0, 2), int))
     row = Row(np.zeros(4), np.zeros(5, int), np.zeros((4, 5)), np.array(-2.0)) if joint else np.zeros((4, 2))
-    found = best_answers([Example("q", "file:1", ("who", ""))], features, [row], may_be_absent=True)[0]
+    found = best_answers(features, [row], may_be_absent=True)[0]
     assert (found.candidates, found.no_answer_probability) == ([], 1)
     assert found.no_answer == (-2.0 if joint else NO_CANDIDATE_SCORE)
 
@@ -272,7 +283,7 @@ def test_gold_answers_are_in_windows_and_answers_are_slices(drawn, room, stride,
         assert visible(gold.text, tokenizer) in visible(covered, tokenizer)
     rng = np.random.default_rng(len(context))
     rows = [rng.normal(size=(int(n), 2)) for n in features.sequences.lengths]
-    candidates = best_answers([question], features, rows, max_answer_tokens=3)[0].candidates
+    candidates = best_answers(features, rows, max_answer_tokens=3)[0].candidates
     assert bool(candidates) == (len(spans) > 0)
     assert all(candidate.text == context[candidate.start : candidate.end] for candidate in candidates)
     scores = [candidate.score for candidate in candidates]

@@ -66,11 +66,11 @@ def examples(target, n=60, pair=False):
 def test_linear_model_learns_from_words(inputs, target, metrics, function, score):
     task, rows = declared(target, metrics, inputs), examples(function, pair=inputs == PAIR)
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
-    result = task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
+    result = task.target.word_model(task.metrics, rows[:45], rows[45:], {})
     assert next(iter(result.scores.values())) >= score and result.train_examples == 45 and result.left_out is None
     if isinstance(target, Regression):
         assert result.scores["mean_absolute_error"] < 2
-    assert result == task.target.linear_baseline(task.metrics, rows[:45], rows[45:], {})
+    assert result == task.target.word_model(task.metrics, rows[:45], rows[45:], {})
     assert np.random.get_state()[1].tolist() == numpy_state
     assert torch.equal(torch.random.get_rng_state(), torch_state)
 
@@ -83,7 +83,7 @@ def test_tags_are_learnt_from_the_form_of_words_and_several_sets_are_scored():
     sentences.append(Example("empty", "file:31", (), ()))
     labels = ("O", "B-PER", "B-NUM")
     task = declared(TokenTagging(labels, "tags"), tag_metrics(labels), Words("words"))
-    result = task.target.linear_baseline(task.metrics, sentences[:20], sentences[20:], {"test": sentences[:5]})
+    result = task.target.word_model(task.metrics, sentences[:20], sentences[20:], {"test": sentences[:5]})
     assert result.scores["entity_f1"] == 100.0
     assert result.further_scores["test"]["entity_f1"] == 100.0
     assert [word_shape(word) for word in ("McDonald", "U.N.", "1,234", "")] == ["XxXxx", "X.X.", "0,00", ""]
@@ -98,19 +98,19 @@ def test_several_labels_have_a_tuned_threshold():
         for n in range(90)
     ]
     task = declared(MultiLabel(tuple("abcdef"), "y"), (multi_label_scores,))
-    assert task.target.linear_baseline(task.metrics, rows[:60], rows[60:], {}).scores["micro_f1"] > 10
+    assert task.target.word_model(task.metrics, rows[:60], rows[60:], {}).scores["micro_f1"] > 10
 
 
 def test_large_sets_are_sampled_or_left_out(monkeypatch):
     task = declared(SingleLabel(("a", "b"), "y"), (accuracy,))
     rows = examples(lambda colour, thing: int(colour == 1))
     monkeypatch.setattr(linear, "MAX_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
-    result = task.target.linear_baseline(task.metrics, rows, rows, {})
+    result = task.target.word_model(task.metrics, rows, rows, {})
     assert result.scores["accuracy"] == 100.0 and 25 < result.train_examples < 35
     monkeypatch.setattr(linear, "MAX_TRAIN_ROWS", 20)
-    assert task.target.linear_baseline(task.metrics, rows, rows, {}).train_examples == 20
+    assert task.target.word_model(task.metrics, rows, rows, {}).train_examples == 20
     monkeypatch.setattr(linear, "MAX_DEV_CHARACTERS", 100)
-    result = task.target.linear_baseline(task.metrics, rows, rows, {})
+    result = task.target.word_model(task.metrics, rows, rows, {})
     assert result.scores == {} and result.left_out == "the development set has more than 100 characters"
 
 
@@ -118,5 +118,5 @@ def test_reasons_for_leaving_out():
     two, many = SingleLabel(("a", "b"), "y"), SingleLabel(tuple(map(str, range(300))), "y")
     same, blank = examples(lambda colour, thing: 0), [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
     for target, rows, reason in ((two, same, "one class"), (many, same, "300 labels"), (two, blank, "no words")):
-        assert reason in target.linear_baseline((accuracy,), rows, rows, {}).left_out
-    assert DECLARED["race"].target.linear_baseline((accuracy,), [], [], {}) is None
+        assert reason in target.word_model((accuracy,), rows, rows, {}).left_out
+    assert DECLARED["race"].target.word_model((accuracy,), [], [], {}) is None

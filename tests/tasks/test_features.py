@@ -10,7 +10,7 @@ from tests.refusals import refusal
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, text_features
-from albert.tasks.tagging import tag_features
+from albert.tasks.word_windows import tag_features
 from albert.text.huggingface import wordpiece_tokenizer
 
 LETTERS = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))

@@ -35,7 +35,7 @@ from albert.tasks.metrics import (
     word_scores,
 )
 from albert.tasks.multi_label import MultiLabel
-from albert.tasks.span import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
+from albert.tasks.span_answers import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
 from albert.tasks.submission import DECLARED, GLUE_AVERAGE
 from albert.tasks.tagging import TokenTagging
 

@@ -107,7 +107,8 @@ def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
 def test_sequence_is_passage_and_question_with_option(tokenizer):
     question = Example("q", "file:1", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
     features = option_features([question], tokenizer, 64, 16)
-    assert (features.n_options, features.targets.tolist(), set(features.counts.values())) == (2, [1], {0})
+    assert (features.n_options, features.targets.tolist(), set(features.counts.values())) == ([2], [1], {0})
+    assert (features.example_of.tolist(), features.slot_of.tolist()) == ([0, 0], [0, 1])
     ids, first = tokenizer.encode("old sailors sang"), tokenizer.encode("who sang storms")
     assert features.sequences.token_ids(1).tolist() == [
         tokenizer.cls_id, *ids, tokenizer.sep_id, *first, tokenizer.sep_id

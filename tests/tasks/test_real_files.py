@@ -8,7 +8,8 @@ import pytest
 
 from albert.tasks.answers import OpenAnswer, answer_exact_match, span_exact_match, span_f1
 from albert.tasks.regression import Regression
-from albert.tasks.span import Span, span_features, token_span
+from albert.tasks.span import Span
+from albert.tasks.span_windows import span_features, token_span
 from albert.tasks.submission import DECLARED
 from albert.text.tokenizer_loading import load_tokenizer
 

@@ -11,10 +11,11 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model as open_directory
 from albert.checkpoints.model_directory import tokenizer_of
 from albert.inference.predictor import Predictor
-from albert.inference.texts import check_pairs, check_texts, encode_texts, note_cut
+from albert.inference.texts import check_pairs, check_texts, note_cut
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames
+from albert.tasks.examples import text_sequences
 from albert.text.tokenizer import Tokenizer
 
 load = without_inner_frames(Predictor.open)
@@ -92,6 +93,8 @@ def pack(
     parts = (texts,) if pairs is None else (texts, pairs)
     if max_length < 1 + 2 * len(parts):
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    encoded = encode_texts(tokenizer, parts, max_length)
-    note_cut(encoded.cut, max_length, "max_length can be as large as the model's max_position_embeddings")
-    return pack_sequences(encoded.ids, encoded.token_types).to(device)
+    sequences, cut = text_sequences(list(zip(*parts, strict=True)), tokenizer, max_length)
+    note_cut(cut.tolist(), max_length, "max_length can be as large as the model's max_position_embeddings")
+    numbers = range(len(sequences))
+    ids = [sequences.token_ids(number) for number in numbers]
+    return pack_sequences(ids, [sequences.token_type_ids(number) for number in numbers]).to(device)

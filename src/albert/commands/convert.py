@@ -72,7 +72,7 @@ def convert(
 
         from albert.checkpoints import convert as conversions
         from albert.checkpoints.model_directory import read_config
-        from albert.inference.predictor import trained_on_pairs
+        from albert.inference.trained import trained_on_pairs
 
     overrides = {
         "hidden_act": hidden_act,

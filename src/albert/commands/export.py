@@ -81,7 +81,7 @@ def sentence_transformers(
     """
     with imports():
         from albert.checkpoints.sentence_transformers import POOLED, read_sentence_vectors
-        from albert.inference.predictor import save_for_sentence_transformers
+        from albert.inference.sentence_transformers_export import save_for_sentence_transformers
 
     width, max_length = save_for_sentence_transformers(
         model, output, pooling, normalize, revision=revision, replace=replace

@@ -5,7 +5,7 @@ How a model is opened and what it answers from Python, `albert.load`, is written
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace as with_values
 from itertools import islice
 from pathlib import Path
@@ -18,15 +18,16 @@ from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
 from albert.commands.serve import AS_SAVED, ModelOptions
-from albert.inference.abilities import ABILITIES, ENDINGS, Ability, Fields, Settings, ability_for
 from albert.model.config import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.tables.records import Record
 from albert.tables.rows import records_of
 from albert.tables.table_file import Format, Layout, TableFile
+from albert.tasks.pipeline import ENDINGS, Fields, Settings
+from albert.tasks.pipelines import endpoints
 
-TASKS = tuple(ability.name for ability in ABILITIES.values() if ability.reads_rows)
+TASKS = tuple(name for name, pipeline in endpoints().items() if pipeline.reads_rows)
 if TYPE_CHECKING:
     from albert.inference.predictor import Predictor
     from albert.tasks.table_task import TableTask
@@ -193,7 +194,7 @@ def predict(
         if is_given and of_input not in known_inputs:
             raise UsageError(option, f"requires {' or '.join(known_inputs)}, not {of_input}")
     if task is not None:
-        check_options_of(ABILITIES[task], given)
+        check_options_of(task, given)
     if of_input in ("--question", "--choose") and context is None:
         raise UsageError(of_input, "needs a text to answer from", "give --context")
     if len(choose) == 1:
@@ -308,12 +309,12 @@ def predict(
         predictor = Predictor.open(model, **vars(opening), overrides=overrides)
         for line in predictor.loading_report.notes:
             note(line)
-        ability = ability_for(predictor, task)
-        check_options_of(ability, given)
-        if ability.expects_pairs(predictor) is False:
+        pipeline = predictor.pipeline_for(task).with_settings(Settings(top_k, pooling, normalize, prompt, words))
+        check_options_of(pipeline.name, given)
+        if pipeline.takes_pair and predictor.reads_pairs is False:
             check_second_texts("--pair", pair is not None or pair_field is not None, False)
             fields = without_pair(fields, file)
-        if ability.reads_words:
+        if pipeline.reads_words:
             lines = file
             if layout.format is None:
                 file = sentences_of_lines(lines)
@@ -331,14 +332,14 @@ def predict(
                 if given[option]:
                     remedy = "name its columns with --columns, or their --delimiter"
                     raise UsageError(option, f"{input} is one text per line, without columns", remedy)
-        if ability.reads_words:
+        if pipeline.reads_words:
             file = grouped(file, input, fields.text, group, trained)
-        settings = Settings(top_k, pooling, normalize, prompt, words)
-        meaning = trained.option_labels if trained is not None and ability.name == "choose" else None
-        prediction = FilePrediction(file, output, ability, fields, settings, prefix, replace, meaning, command)
+        meaning = trained.option_labels if trained is not None and pipeline.name == "choose" else None
+        prediction = FilePrediction(file, output, pipeline, fields, prefix, replace, meaning, command)
         summary = predict_file(predictor, prediction)
         first = islice(records_of(file), 1_000)
-        texts = (each for record in first for each in texts_of(prediction.inputs(record)))
+        examples = map(prediction.example, first)
+        texts = (text for example in examples for text in (*example.texts, *example.options))
         warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
         if warning is not None:
             print(warning, file=sys.stderr)
@@ -349,12 +350,12 @@ def predict(
         print(f"{output}: {rows}{continued}", file=sys.stderr)
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
-        meaningless = MEANINGLESS_VECTOR if ability.name in ("embed", "layers") else MEANINGLESS_ANSWER
+        meaningless = MEANINGLESS_VECTOR if pipeline.name in ("embed", "layers") else MEANINGLESS_ANSWER
         note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; {meaningless}")
     for name, count in summary.empty_in.items():
         note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")
     if summary.cut:
-        longest = ability.max_length(predictor)
+        longest = pipeline.fitted(predictor.lengths).max_length
         verb = "was" if summary.cut == 1 else "were"
         note(f"{summary.cut:,} of {summary.rows:,} texts {verb} cut: the model reads {longest} tokens")
     if summary.unanswered:
@@ -363,12 +364,12 @@ def predict(
         note(f"{summary.unanswered:,} of {summary.rows:,} rows {verb} no answer; {why}")
 
 
-def check_options_of(ability: Ability, given: Mapping[str, bool]) -> None:
-    """Raises UsageError for an option that only other abilities have."""
+def check_options_of(task: str, given: Mapping[str, bool]) -> None:
+    """Raises UsageError for an option that only other tasks have."""
     for option, is_given in given.items():
-        names = [each.name for each in ABILITIES.values() if option in each.options]
-        if is_given and names and ability.name not in names:
-            raise UsageError(option, f"requires --task {' or '.join(names)}, not {ability.name}")
+        names = [name for name, pipeline in endpoints().items() if option in pipeline.file_options]
+        if is_given and names and task not in names:
+            raise UsageError(option, f"requires --task {' or '.join(names)}, not {task}")
 
 
 def usual_fields(trained: "TableTask | None") -> Fields:
@@ -422,15 +423,6 @@ def grouped(file: TableFile, source: str, words: str, group: str | None, trained
     elif single and len(values) > 20:
         note(f"every row has one word in column {words!r}, which is tagged alone; --group names a column of sentences")
     return file
-
-
-def texts_of(inputs: Any) -> Iterator[str]:
-    """All texts of a row."""
-    if isinstance(inputs, str):
-        yield inputs
-    elif isinstance(inputs, list | tuple):
-        for each in inputs:
-            yield from texts_of(each)
 
 
 def print_model(predictor: "Predictor") -> None:

@@ -7,18 +7,19 @@ micro-batches of a number of tokens, without padding."""
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.random_streams import stream
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import IGNORE_INDEX, Example, Features, Sequences
+from albert.tasks.pipeline import Lengths
 from albert.tasks.recipe import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.update import equal_parts
@@ -34,7 +35,8 @@ class TaskBatch:
             answer within its sequence [examples, 2], or label ids of tokens [tokens], `IGNORE_INDEX` for those without.
         states: a frozen encoder's output for these tokens, if precomputed.
         teacher: a teacher's logits or numbers, if there is one.
-        options: which options each example has, if they differ.
+        example_of, slot_of: of each sequence, its example in this batch and its option, if an example has several.
+        n_slots: options of an example.
         class_weights: in the loss, of each class or tag; of each label where it is false and where it is true.
     """
 
@@ -43,8 +45,10 @@ class TaskBatch:
     term: str
     states: Float[Tensor, "tokens H"] | None = None
     teacher: Float[Tensor, "examples outputs"] | None = None
-    options: Bool[Tensor, "examples options"] | None = None
+    example_of: Int[Tensor, " sequences"] | None = None
+    slot_of: Int[Tensor, " sequences"] | None = None
     class_weights: Float[Tensor, " classes"] | Float[Tensor, "2 labels"] | None = None
+    n_slots: int = 1
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -58,9 +62,9 @@ class TaskBatch:
         return self.packed.n_tokens
 
     def to(self, device: torch.device) -> "TaskBatch":
-        tensors = (self.states, self.teacher, self.options, self.class_weights)
+        tensors = (self.states, self.teacher, self.example_of, self.slot_of, self.class_weights)
         optional = (None if tensor is None else tensor.to(device) for tensor in tensors)
-        return TaskBatch(self.packed.to(device), self.targets.to(device), self.term, *optional)
+        return TaskBatch(self.packed.to(device), self.targets.to(device), self.term, *optional, n_slots=self.n_slots)
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,11 @@ class TaskBatches:
     Attributes:
         batch_size: examples per step over all ranks.
         micro_batch_tokens: tokens per forward pass; a single longer example is a micro-batch of its own.
-        n_options: sequences per example; they are adjacent and stay together.
+        example_of, slot_of: of each sequence, its example and its option; the sequences of an example are adjacent and
+            stay together. None: every sequence is an example.
         per_token: whether `targets` are per token; then an example is a sequence.
         workers: parallel workers; each gets a part of every micro-batch with about as many tokens.
         states: of all tokens of `sequences`, float32 on the CPU; see `TaskBatch`.
-        options: which options each example has, if their number differs; `n_options` is then 1.
         class_weights: see `TaskBatch`.
     """
 
@@ -84,37 +88,48 @@ class TaskBatches:
     batch_size: int
     seed: int
     micro_batch_tokens: int
-    n_options: int = 1
+    example_of: Int[np.ndarray, " sequences"] | None = None
+    slot_of: Int[np.ndarray, " sequences"] | None = None
     per_token: bool = False
     workers: int = 1
     states: Float[Tensor, "tokens H"] | None = None
     teacher: Float[np.ndarray, "examples outputs"] | None = None
-    options: Bool[np.ndarray, "examples options"] | None = None
     class_weights: Float[np.ndarray, " classes"] | Float[np.ndarray, "2 labels"] | None = None
+
+    @cached_property
+    def n_sequences(self) -> Int[np.ndarray, " examples"]:
+        """Sequences of each example."""
+        if self.example_of is None:
+            return np.ones(len(self.sequences), np.int64)
+        return np.bincount(self.example_of)
+
+    @cached_property
+    def n_slots(self) -> int:
+        """Options of an example."""
+        return 1 if self.slot_of is None else int(self.slot_of.max(initial=0)) + 1
 
     @property
     def n_examples(self) -> int:
         """Training examples: questions with their options, or sequences."""
-        return len(self.sequences) // self.n_options if self.options is None else len(self.options)
+        return len(self.n_sequences)
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """The share of one rank of the batch of update `step`."""
         members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
-        if self.options is None:
-            lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
-        else:
-            starts = np.cumsum(self.options.sum(axis=1)) - self.options.sum(axis=1)
-            lengths = np.add.reduceat(self.sequences.lengths, starts)
+        lengths = self.sequences.lengths
+        if self.example_of is not None:
+            lengths = np.add.reduceat(lengths, np.cumsum(self.n_sequences) - self.n_sequences)
         pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
         return [self._batch(piece[part]) for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
 
     def sequences_of(self, members: np.ndarray) -> np.ndarray:
         """Indices of the sequences of examples."""
-        if self.options is None:
-            return (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
-        counts = self.options.sum(axis=1)
-        first = np.cumsum(counts) - counts
-        return np.concatenate([first[member] + np.arange(counts[member]) for member in members])
+        if self.example_of is None:
+            return members
+        counts = self.n_sequences[members]
+        first = np.cumsum(self.n_sequences) - self.n_sequences
+        before = np.cumsum(counts) - counts
+        return np.repeat(first[members] - before, counts) + np.arange(counts.sum())
 
     def _batch(self, members: np.ndarray) -> TaskBatch:
         sequences = self.sequences_of(members)
@@ -126,8 +141,12 @@ class TaskBatches:
             self.term,
             None if self.states is None else self.states[torch.from_numpy(rows)],
             None if self.teacher is None else torch.from_numpy(self.teacher[members]),
-            None if self.options is None else torch.from_numpy(self.options[members]),
+            None
+            if self.slot_of is None
+            else torch.from_numpy(np.repeat(np.arange(len(members)), self.n_sequences[members])),
+            None if self.slot_of is None else torch.from_numpy(self.slot_of[sequences]),
             None if self.class_weights is None else torch.from_numpy(self.class_weights),
+            n_slots=self.n_slots,
         )
 
 
@@ -253,5 +272,6 @@ def encode_split(
     recipe: TaskRecipe,
 ) -> PreparedSplit:
     """Encode examples; `counts` are extended by what was cut."""
-    features = task.target.features(examples, tokenizer, recipe)
+    lengths = Lengths(recipe.max_length, recipe.question_length, recipe.stride)
+    features = task.target.encode(examples, tokenizer, lengths)
     return PreparedSplit(split, examples, features, {**counts, **features.counts})

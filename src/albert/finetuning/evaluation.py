@@ -25,26 +25,19 @@ from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
 from albert.runtime.words import counted
-from albert.tasks.answers import NullThreshold
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.error_analysis import ANALYSIS_KEYS
 from albert.tasks.examples import Sequences
-from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import (
     LOWER_IS_BETTER,
     is_beaten,
     is_better,
     predictions_in_order,
 )
-from albert.tasks.span import Answers
-from albert.tasks.tagging import OutsideShift
 from albert.tasks.task import Predictions, Task
 
-Threshold = NullThreshold | LabelThreshold | OutsideShift
-RawPredictions = np.ndarray | list[Answers]
-"""Probabilities [examples, labels or options] in the task's order, or [words of all examples, labels]; numbers
-[examples]; or answers."""
-CHOSEN_ON_THESE = "best_: with the threshold that is best for the scored questions, as the reference reports it"
+Decoded = Any
+"""For each example probabilities [labels or options] or [words, labels] in the task's order, a number, or answers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class Evaluation:
             majority baseline where none exists.
         predictions: one JSON object per example, in file order.
         notes: remarks on the scores.
-        threshold: what was used: the no-answer threshold, that of several labels, or the shift of `O`.
+        target: the task with what was tuned.
     """
 
     scores: Mapping[str, float | None]
@@ -77,8 +70,8 @@ class Evaluation:
     predictions: list[dict[str, Any]] = field(repr=False)
     counts: Mapping[str, int]
     seconds: float
+    target: Task
     notes: tuple[str, ...] = ()
-    threshold: Threshold | None = None
 
     @property
     def defined_scores(self) -> dict[str, float]:
@@ -90,31 +83,32 @@ def evaluate_model(
     task: DeclaredTask,
     prepared: PreparedSplit,
     compute: ComputeOptions,
-    threshold: Threshold | None = None,
+    target: Task | None = None,
 ) -> Evaluation:
-    """Predict every example of a split and score the predictions."""
+    """Predict every example of a split and score the predictions; `target` is the task with what was tuned."""
     started = time.perf_counter()
-    predicted = predict_split(model, task.target, prepared, compute)
-    return score_predictions(task, prepared, predicted, threshold, started)
+    target = task.target if target is None else target
+    return score_predictions(task, target, prepared, predict_split(model, target, prepared, compute), started)
 
 
 def score_predictions(
-    task: DeclaredTask, prepared: PreparedSplit, predicted: RawPredictions, threshold: Threshold | None, started: float
+    task: DeclaredTask, target: Task, prepared: PreparedSplit, decoded: Decoded, started: float
 ) -> Evaluation:
-    """Score the predictions of one or several models; without a no-answer threshold, one is chosen on the split.
+    """Score what one or several models predict; without a no-answer threshold, one is chosen on the split.
 
     `started` is the start of the work on the split, by `time.perf_counter`.
     """
-    predictions, threshold = task.target.predictions(prepared.examples, prepared.features, predicted, threshold)
+    target = target.tuned_on_scored(prepared.examples, decoded)
+    predictions = target.judge(prepared.examples, decoded)
     identifiers = [example.identifier for example in prepared.examples]
     predictions_in_order(identifiers, {entry["id"]: entry for entry in predictions.entries}, prepared.split)
     scores = {}
     baseline = None
-    notes = () if threshold is None else (threshold.note,)
+    notes = () if target.tuned_note is None else (target.tuned_note,)
     if prepared.labelled:
         scores, baseline, about_baseline = _scores(task, prepared, predictions)
         notes += () if about_baseline is None else (about_baseline,)
-        notes += (CHOSEN_ON_THESE,) if isinstance(threshold, NullThreshold) else ()
+        notes += () if target.score_note is None else (target.score_note,)
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
@@ -123,8 +117,8 @@ def score_predictions(
         predictions=predictions.entries,
         counts=prepared.counts,
         seconds=time.perf_counter() - started,
+        target=target,
         notes=notes,
-        threshold=threshold,
     )
 
 
@@ -134,17 +128,24 @@ def predict_split(
     prepared: PreparedSplit,
     compute: ComputeOptions,
     label_columns: Sequence[int] | None = None,
-) -> RawPredictions:
-    """Run a model, which is on the device, on every example of a split."""
+) -> Decoded:
+    """Run a model, which is on the device, on every example of a split.
+
+    Args:
+        label_columns: for each label of the task the model's output; None: in order.
+    """
     outputs = model_outputs(model, prepared.features.sequences, compute, f"Evaluating {prepared.split}")
-    return predictions_from_outputs(target, prepared, outputs, label_columns)
+    return decoded_outputs(target, prepared, outputs, label_columns)
 
 
-def predictions_from_outputs(
+def decoded_outputs(
     target: Task, prepared: PreparedSplit, outputs: Sequence[OutputRow], label_columns: Sequence[int] | None = None
-) -> RawPredictions:
-    """Convert the outputs for the sequences of a split, in order; see `predict_split`."""
-    return target.decode(outputs, prepared.examples, prepared.features, label_columns)
+) -> Decoded:
+    """What the outputs for the sequences of a split mean, in float64; see `predict_split`."""
+    rows: list[Any] = [row.astype(np.float64) if isinstance(row, np.ndarray) else row for row in outputs]
+    if label_columns is not None:
+        rows = [row[..., list(label_columns)] for row in rows]
+    return target.decode(rows, prepared.features)
 
 
 def model_outputs(
@@ -264,7 +265,7 @@ def evaluate_models(
     compute = ComputeOptions(pick_device(device), precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[Evaluation] = []
-    results: list[tuple[PreparedSplit, RawPredictions, Threshold | None]] = []
+    results: list[tuple[PreparedSplit, Task, Decoded]] = []
     all_started = time.perf_counter()
     for index, model in enumerate(models):
         opened = opened if index == 0 else open_for_task(task, model, *opening)
@@ -273,16 +274,14 @@ def evaluate_models(
         opened.model.to(compute.device)
         if prepare is not None:
             prepare(opened.model)
-        predicted = predict_split(opened.model, task.target, prepared, compute, opened.label_columns)
-        if opened.activation is not None:
-            predicted = opened.activation(torch.from_numpy(predicted)).numpy()
-        evaluation = score_predictions(task, prepared, predicted, opened.threshold, started)
+        decoded = predict_split(opened.model, opened.target, prepared, compute, opened.label_columns)
+        evaluation = score_predictions(task, opened.target, prepared, decoded, started)
         members.append(replace(evaluation, notes=(*opened.notes, *evaluation.notes)))
-        results.append((prepared, predicted, opened.threshold))
+        results.append((prepared, opened.target, decoded))
     if len(members) == 1:
         return EvaluatedModels(members[0], tuple(members), analysis_of(task, results[0][0], members[0]))
-    mean, used = task.target.average([(predicted, own) for _, predicted, own in results])
-    together = score_predictions(task, results[0][0], mean, used, all_started)
+    target, mean = task.target.averaged([(own, decoded) for _, own, decoded in results])
+    together = score_predictions(task, target, results[0][0], mean, all_started)
     return EvaluatedModels(together, tuple(members), analysis_of(task, results[0][0], together))
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.checkpoints.card import BaseModel, base_of
-from albert.checkpoints.cross_encoders import ACTIVATION_KEY, ACTIVATIONS, score_activation
+from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
@@ -24,11 +24,10 @@ from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.answers import NullThreshold
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Pair, PairEncoding
-from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.regression import Regression
 from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -300,18 +299,21 @@ def head_description(task: DeclaredTask, recipe: TaskRecipe, trained_positions: 
 
 @dataclass(frozen=True)
 class OpenedForTask:
-    """A fine-tuned model for a task; `recipe` is the task's, with the lengths that the model was trained with.
+    """A fine-tuned model for a task.
 
-    `activation` makes a score of the output of a cross-encoder of sentence-transformers; None: the output is it."""
+    Attributes:
+        recipe: the task's, with the lengths that the model was trained with.
+        target: what is predicted, with what was tuned.
+        label_columns: for each label of the task the model's output; None: in order.
+    """
 
     model: nn.Module
     tokenizer: Tokenizer
     recipe: TaskRecipe
+    target: Task
     label_columns: list[int] | None
-    threshold: NullThreshold | LabelThreshold | None
     directory: Path
     notes: tuple[str, ...]
-    activation: nn.Module | None = None
 
 
 def open_for_task(
@@ -346,13 +348,14 @@ def open_for_task(
         recipe = replace(recipe, max_length=max_length)
     recipe.check()
     recipe = fit_length(recipe, opened.config.max_position_embeddings)
-    threshold = target.saved_threshold(opened.extra, model, label_threshold)
+    target = target.tuned_as(opened.extra, model, label_threshold)
+    if isinstance(target, Regression):
+        target = replace(target, activation=score_activation(opened.extra))
     notes = tuple(opened.loading_report.lines())
     if depth is not None:
         set_depth(opened.model, depth)
         notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
-    activation = ACTIVATIONS[score_activation(opened.extra)]() if target.problem_type == "regression" else None
-    return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes, activation)
+    return OpenedForTask(opened.model, tokenizer, recipe, target, columns, opened.directory, notes)
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:

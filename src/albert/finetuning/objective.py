@@ -31,6 +31,7 @@ from albert.runtime.progress import progress
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example, Sequences
 from albert.tasks.metrics import NumberScale
+from albert.tasks.regression import Regression
 from albert.tasks.task import Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
 
@@ -100,16 +101,15 @@ class Teacher:
             rows = model_outputs(model, sequences, compute, "Running the teacher")
             model.cpu()
             outputs = np.stack([np.asarray(row, np.float32) for row in rows])
-            if features.options is not None:
-                logits = np.full(features.options.shape, -np.inf, np.float32)
-                logits[features.options] = outputs[:, 0] if outputs.ndim == 2 else outputs
+            n_slots = int(features.slot_of.max(initial=0)) + 1
+            if n_slots > 1:
+                logits = np.full((len(self.split.examples), n_slots), -np.inf, np.float32)
+                logits[features.example_of, features.slot_of] = outputs.reshape(-1)
                 outputs = logits
-            elif features.n_options > 1:
-                outputs = outputs.reshape(-1, features.n_options)
             self.known_logits[key] = outputs if columns is None else outputs[:, columns]
         logits = self.known_logits[key]
-        if self.opened.activation is not None:
-            logits = self.opened.activation(torch.from_numpy(logits)).numpy()
+        if isinstance(self.opened.target, Regression):
+            logits = getattr(nn, self.opened.target.activation)()(torch.from_numpy(logits)).numpy()
         return logits if self.scale is None else self.scale.standardised(logits)
 
 

@@ -236,19 +236,19 @@ def task_batches(
     task: DeclaredTask, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
 ) -> TaskBatches:
     """The training examples or windows in the batches of a run."""
-    features = split.features
-    sequences, targets = task.target.training_part(split.examples, features, task.title)
+    features = task.target.to_train(split.examples, split.features, task.title)
+    has_slots = bool(features.slot_of.any())
     return TaskBatches(
-        sequences,
-        targets,
+        features.sequences,
+        features.targets,
         task.target.term,
         recipe.batch_size,
         settings.seed,
         settings.micro_batch_tokens,
-        features.n_options,
-        task.target.per_token,
-        workers,
-        options=features.options,
+        example_of=features.example_of if has_slots else None,
+        slot_of=features.slot_of if has_slots else None,
+        per_token=task.target.per_token,
+        workers=workers,
     )
 
 
@@ -391,7 +391,7 @@ class TaskRun(RunWork[FinetuningResult]):
                 return None
             with scorer.original_units():
                 evaluation = scorer.evaluate()
-                further = scorer.evaluate_further(evaluation.threshold)
+                further = scorer.evaluate_further(evaluation.target)
             line = describe(solved, evaluation.scores, alone=frozen)
             further_scores = {name: dict(each.scores) for name, each in further.items()}
             scores = {"scores": dict(evaluation.scores), "further_scores": further_scores}
@@ -403,7 +403,7 @@ class TaskRun(RunWork[FinetuningResult]):
         if not self.ranks.is_first:
             return {}
         self.evaluation = self.task.evaluate_result()
-        self.further = self.scorer.evaluate_further(self.evaluation.threshold)
+        self.further = self.scorer.evaluate_further(self.evaluation.target)
         report = task_report(self.task, training, self.evaluation, self.further)
         computed = {"computed_in": self.scorer.compute.precision, "machine": describe_machine()}
         return report | {"seed": self.filled.settings.seed, **computed}
@@ -413,14 +413,14 @@ class TaskRun(RunWork[FinetuningResult]):
         for name, evaluation in {"dev": self.evaluation, **self.further}.items():
             write_predictions(folder.path / f"predictions-{name}.jsonl", evaluation)
         task = self.scorer.task
-        threshold = self.evaluation.threshold
+        tuned = self.evaluation.target
         shown = page_examples(task, self.scorer.dev_split.examples, self.filled.settings.page_examples)
-        task.target.fold(threshold, self.started.model)
+        tuned.bake(self.started.model)
         save_model_directory(
             folder.model_path,
             self.started.model,
             self.started.tokenizer_directory,
-            extra=self.task.config_keys() | (threshold.keys if threshold else {}),
+            extra=self.task.config_keys() | tuned.tuned_keys,
             card=task_card(self.task, self.evaluation, report, shown),
             examples=shown,
             replace=True,

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -11,7 +11,6 @@ from albert.finetuning.data import PreparedSplit, encode_split
 from albert.finetuning.evaluation import (
     ComputeOptions,
     Evaluation,
-    Threshold,
     evaluate_model,
     predict_split,
 )
@@ -19,7 +18,9 @@ from albert.runtime.random_streams import stream
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import NumberScale
+from albert.tasks.multi_label import MultiLabel
 from albert.tasks.recipe import TaskRecipe
+from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 
 SCORED_TRAINING_ROWS = 300
@@ -50,31 +51,30 @@ class Scorer:
 
     def evaluate(self) -> Evaluation:
         """Evaluate the current model on the development set; its head gives numbers in the unit of the data."""
-        threshold: Threshold | None = None
         fixed = self.threshold
         target = self.task.target
-        if target.takes_threshold and fixed is not None and self.held_out is None:
+        if isinstance(target, MultiLabel) and fixed is not None and self.held_out is None:
             may_be_empty = any(not example.target for example in self.train_split.examples)
             why = "it was given" if isinstance(fixed, float) else "there are too few rows to hold some out"
-            threshold = LabelThreshold(fixed if isinstance(fixed, float) else 0.5, may_be_empty, f"nothing: {why}")
+            value = fixed if isinstance(fixed, float) else 0.5
+            target = replace(target, threshold=LabelThreshold(value, may_be_empty, f"nothing: {why}"))
         elif self.held_out is not None:
-            answers = predict_split(self.model, target, self.held_out, self.compute)
-            threshold = target.best_threshold(self.held_out.examples, self.held_out.features, answers)
-        return evaluate_model(self.model, self.task, self.dev_split, self.compute, threshold=threshold)
+            decoded = predict_split(self.model, target, self.held_out, self.compute)
+            target = target.tuned(self.held_out.examples, decoded)
+        return evaluate_model(self.model, self.task, self.dev_split, self.compute, target)
 
-    def evaluate_further(self, threshold: Threshold | None) -> dict[str, Evaluation]:
-        """The evaluations of further splits, by name."""
+    def evaluate_further(self, target: Task) -> dict[str, Evaluation]:
+        """The evaluations of further splits, by name; `target` has what was tuned."""
         return {
-            split.split: evaluate_model(self.model, self.task, split, self.compute, threshold=threshold)
-            for split in self.further
+            split.split: evaluate_model(self.model, self.task, split, self.compute, target) for split in self.further
         }
 
-    def training_scores(self, threshold: Threshold | None, tokenizer: Tokenizer, recipe: TaskRecipe) -> dict[str, Any]:
+    def training_scores(self, target: Task, tokenizer: Tokenizer, recipe: TaskRecipe) -> dict[str, Any]:
         """The scores of some rows of the training set, and their number."""
         chosen = stream("finetuning.training_scores", 0).permutation(len(self.train_split.examples))
         rows = [self.train_split.examples[index] for index in sorted(chosen[:SCORED_TRAINING_ROWS].tolist())]
         split = encode_split(self.task, "training rows", rows, {}, tokenizer, recipe)
-        scores = evaluate_model(self.model, self.task, split, self.compute, threshold=threshold).scores
+        scores = evaluate_model(self.model, self.task, split, self.compute, target).scores
         return {"examples": len(rows), "scores": dict(scores)}
 
     def linear_baseline(self, balanced: bool = False) -> dict[str, Any] | None:
@@ -88,5 +88,5 @@ class Scorer:
         started = time.perf_counter()
         further = {split.split: split.examples for split in self.further if split.labelled}
         rows = (self.train_split.examples, self.dev_split.examples, further)
-        baseline = self.task.target.linear_baseline(self.task.metrics, *rows, balanced=balanced)
+        baseline = self.task.target.word_model(self.task.metrics, *rows, balanced=balanced)
         return None if baseline is None else {**vars(baseline), "seconds": time.perf_counter() - started}

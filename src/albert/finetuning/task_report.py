@@ -49,7 +49,7 @@ def task_report(
         selection["note"] = selection["rule"]
     linear = trained.scorer.linear_baseline(balanced=settings.class_weights is not None)
     encoding = (trained.started.tokenizer, trained.plan.recipe)
-    training_scores = trained.scorer.training_scores(evaluation.threshold, *encoding)
+    training_scores = trained.scorer.training_scores(evaluation.target, *encoding)
     n_trained = training.steps * batches.batch_size
     epochs = trained.plan.epochs_of(training.steps)
     step = _next_step(trained, evaluation, training_scores, epochs)

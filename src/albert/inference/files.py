@@ -25,7 +25,6 @@ import numpy as np
 
 from albert import __version__
 from albert.checkpoints.hub import model_hash
-from albert.inference.abilities import ENDINGS, ERROR, Ability, Fields, Settings
 from albert.inference.partial_output import PartialOutput, partial_output
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import lazy_import
@@ -39,7 +38,9 @@ from albert.tables.files import COMPRESSIONS
 from albert.tables.records import Record
 from albert.tables.rows import open_table, records_of
 from albert.tables.table_file import Layout, TableFile
+from albert.tasks.examples import Example
 from albert.tasks.multiple_choice import labels_of_options
+from albert.tasks.pipeline import ENDINGS, ERROR, Fields, Pipeline, UnansweredTexts
 from albert.training.run_folder import Stopped, stop_signals
 
 STANDARD_INPUT = "-"
@@ -336,9 +337,8 @@ class FilePrediction:
 
     file: TableFile
     output: Path | None
-    ability: Ability
+    pipeline: Pipeline  # With the settings
     fields: Fields = field(default_factory=Fields)
-    settings: Settings = field(default_factory=Settings)
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
     option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
@@ -354,10 +354,10 @@ class FilePrediction:
             "--question-field": self.fields.question,
             "--context-field": self.fields.context,
         }
-        return tuple(name for option, name in named.items() if name and option in self.ability.options)
+        return tuple(name for option, name in named.items() if name and option in self.pipeline.file_options)
 
-    def inputs(self, record: Record) -> tuple[Any, ...]:
-        """What the task reads of a row; parts of nested values have names with dots, as in training.
+    def example(self, record: Record) -> Example:
+        """What the pipeline reads of a row; parts of nested values have names with dots, as in training.
 
         A field that this row lacks and an earlier one has is empty here, as in training.
         """
@@ -372,7 +372,7 @@ class FilePrediction:
         if absent:
             record = Record(record.where, {**record.fields, **absent})
         try:
-            return self.ability.read(record, self.fields)
+            return self.pipeline.read(record, self.fields)
         except DamagedData as error:
             if self.file.doubt is None or "has no field" not in error.why:
                 raise
@@ -389,8 +389,15 @@ class FilePrediction:
         return batches_of(records_of(self.file))
 
     def answers(self, predictor: Predictor, batch: Sequence[Record]) -> list[dict[str, Any]]:
-        """The answers to a batch of rows."""
-        answers = self.ability.answers(predictor, [self.inputs(record) for record in batch], self.settings)
+        """The columns of a batch of rows; where a row has no reply all are null but `error`."""
+        names = self.pipeline.cell_types()
+        answers = []
+        for reply in predictor.replies_or_errors(self.pipeline, [self.example(record) for record in batch]):
+            if isinstance(reply, UnansweredTexts):
+                cells: Mapping[str, Any] = {ERROR: reply.reasons[0][0]}
+            else:
+                cells = {"tokens_cut": 0, **self.pipeline.cells(reply)}
+            answers.append({name: cells.get(name) for name in names})
         if self.option_labels is None:
             return answers
         labelled = []
@@ -399,9 +406,10 @@ class FilePrediction:
             labelled.append({"label": label, **answer})
         return labelled
 
-    def columns(self, predictor: Predictor) -> dict[str, Any]:
+    @property
+    def columns(self) -> dict[str, Any]:
         """The columns that every row gets, and their types."""
-        columns = self.ability.columns(predictor, self.settings)
+        columns = self.pipeline.cell_types()
         return columns if self.option_labels is None else {"label": str, **columns}
 
     def _label_of_option(self, record: Record, index: int) -> str:
@@ -459,11 +467,11 @@ def check_input(args: FilePrediction, answers: Iterable[str], of_pairs: bool = F
         for batch in args.batches():
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
-                inputs = args.inputs(record)
-                if of_pairs and None in inputs:
+                example = args.example(record)
+                if of_pairs and len(example.texts) < 2:
                     why = f"has no field {args.fields.pair!r}, and the model was trained on pairs of texts"
                     raise DamagedData(record.where, why, "--pair names the column of the second text")
-                if _is_empty(inputs):
+                if not any(text.strip() for text in (*example.texts, *example.options)):
                     empty += 1
                 else:
                     empty_in.update(name for name in args.read_fields if args.is_blank(record, name))
@@ -486,13 +494,6 @@ def check_input(args: FilePrediction, answers: Iterable[str], of_pairs: bool = F
 def _is_blank(value: Any) -> bool:
     """Return whether the value of a field is null, NaN, or a text without a character that is not blank."""
     return not value.strip() if isinstance(value, str) else value is None or value != value
-
-
-def _is_empty(inputs: Any) -> bool:
-    """Return whether no text of a row has a character that is not blank."""
-    if isinstance(inputs, str):
-        return not inputs.strip()
-    return not isinstance(inputs, list | tuple) or all(map(_is_empty, inputs))
 
 
 def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
@@ -553,8 +554,8 @@ class FileSummary:
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal or a kill the same call continues JSON lines and CSV."""
-    answers = {f"{args.prefix}{name}": value for name, value in args.columns(predictor).items()}
-    checked = check_input(args, answers, args.ability.expects_pairs(predictor) is True)
+    answers = {f"{args.prefix}{name}": value for name, value in args.columns.items()}
+    checked = check_input(args, answers, args.pipeline.takes_pair and predictor.reads_pairs is True)
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)
     if args.output is None:
@@ -603,7 +604,7 @@ def _begun(predictor: Predictor, args: FilePrediction, checked: CheckedInput) ->
         "command": args.command,
         "model": model_hash(Path(predictor.name)),
         "input": checked.sha256,
-        "read": {"task": args.ability.name, **asdict(args.fields)},
+        "read": {"task": args.pipeline.name, **asdict(args.fields)},
         "computed": f"in {predictor.precision} on {predictor.device.type}",
         "albert": __version__,
     }

@@ -20,9 +20,8 @@ from albert.checkpoints.hub import copy_examples, copy_task, find_model, first_e
 from albert.checkpoints.huggingface import written_num_labels
 from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
-from albert.inference.abilities import Ability
 from albert.inference.engine import is_worth_quantizing, quantize_matrix
-from albert.inference.predictor import TrainedModel, open_trained
+from albert.inference.trained import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments
@@ -32,6 +31,7 @@ from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import LAYOUT
 from albert.runtime.random_streams import stream
 from albert.runtime.words import bytes_of
+from albert.tasks.pipeline import Pipeline
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
@@ -67,8 +67,8 @@ def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
     return batches
 
 
-def model_outputs(model: nn.Module, abilities: Sequence[Ability], batch: SampleBatch) -> Outputs:
-    """Outputs of a model for its abilities, in its own precision."""
+def model_outputs(model: nn.Module, pipelines: Sequence[Pipeline], batch: SampleBatch) -> Outputs:
+    """Outputs of a model for its pipelines, in its own precision."""
     encoder: Any = model if isinstance(model, AlbertModel) else model.albert
     types = batch.types
     reads_apart = isinstance(model, AlbertForPairClassification)
@@ -78,8 +78,11 @@ def model_outputs(model: nn.Module, abilities: Sequence[Ability], batch: SampleB
     outputs: Outputs = {}
     with torch.inference_mode():
         hidden = encoder(split_segments(packed) if reads_apart else packed)
-        for ability in abilities:
-            outputs |= ability.head_outputs(model, hidden, packed)
+        for pipeline in pipelines:
+            for name, values in pipeline.onnx_expected(model, hidden, packed).items():
+                per_token = len(values) == packed.n_tokens  # every sequence has several tokens, so the counts differ
+                rows = values.split(packed.lengths) if per_token else values.unbind(0)
+                outputs[name] = [row.numpy() for row in rows]
     return outputs
 
 
@@ -170,8 +173,8 @@ def quantize_directory(
             write_sentence_vectors(copy, vectors, before.opened.config.hidden_size)
         after = open_trained(copy)
         batches = sample_batches(before.opened.config)
-        outputs_before = [model_outputs(before.opened.model, before.abilities, batch) for batch in batches]
-        outputs_after = [model_outputs(after.opened.model, after.abilities, batch) for batch in batches]
+        outputs_before = [model_outputs(before.opened.model, before.pipelines, batch) for batch in batches]
+        outputs_after = [model_outputs(after.opened.model, after.pipelines, batch) for batch in batches]
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),

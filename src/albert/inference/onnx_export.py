@@ -1,6 +1,6 @@
 """ONNX export: a model as an ONNX graph, checked in ONNX Runtime and OpenVINO against the model's outputs.
 
-`albert.inference.onnx_graph` writes the encoder's part of the graph, and each ability of the model its head's. Inputs
+`albert.inference.onnx_graph` writes the encoder's part of the graph, and each pipeline of the model its head's. Inputs
 and outputs are named as in transformers and Optimum. Each installed runtime computes random batches of mixed lengths;
 float32 outputs must be within 1e-4 of ours or nothing is written. For int8 the difference is reported."""
 
@@ -34,9 +34,8 @@ from albert.checkpoints.model_directory import (
 )
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of
 from albert.inference import int8
-from albert.inference.abilities import Ability
 from albert.inference.onnx_graph import INPUTS, MAX_OPSET, MIN_OPSET, Axes, GraphWriter, OnnxPrecision, encoder_nodes
-from albert.inference.predictor import TrainedModel, lengths_of, open_trained
+from albert.inference.trained import TrainedModel, lengths_of, open_trained
 from albert.model.albert import AlbertModel, set_depth
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
@@ -44,6 +43,7 @@ from albert.runtime.files import new_directory, new_file, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
 from albert.runtime.progress import progress
 from albert.runtime.words import bytes_of, counted
+from albert.tasks.pipeline import Pipeline
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -54,7 +54,7 @@ _MAX_FILE = 2**31 - 2**20
 
 def export_graph(
     model: nn.Module,
-    abilities: Sequence[Ability],
+    pipelines: Sequence[Pipeline],
     precision: OnnxPrecision,
     opset: int,
     metadata: Mapping[str, str],
@@ -66,12 +66,12 @@ def export_graph(
         fits_in_int8 = precision == "fp32" and size / 4 < _MAX_FILE
         raise InvalidConfiguration("model", why, "take --precision int8" if fits_in_int8 else None)
     graph = GraphWriter(opset, precision)
-    for ability in abilities:
-        ability.prepare_onnx_inputs(graph, model)
+    for pipeline in pipelines:
+        pipeline.onnx_inputs(graph, model)
     encoder: Any = model if isinstance(model, AlbertModel) else model.albert
     hidden = encoder_nodes(graph, encoder)
-    outputs = [output for ability in abilities for output in ability.onnx_outputs(graph, model, hidden)]
-    return graph.model(abilities[0].onnx_axes, outputs, metadata), {output.name: output.axes for output in outputs}
+    outputs = [output for pipeline in pipelines for output in pipeline.onnx(graph, model, hidden)]
+    return graph.model(pipelines[0].onnx_axes, outputs, metadata), {output.name: output.axes for output in outputs}
 
 
 TOLERANCE = 1e-4  # Largest allowed difference of a float32 output from ours
@@ -344,7 +344,7 @@ def export_onnx(
         **({} if vectors is None else {"vectors": json.dumps(to_json(vectors))}),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
-    graph, axes = export_graph(trained.opened.model, trained.abilities, precision, opset, metadata)
+    graph, axes = export_graph(trained.opened.model, trained.pipelines, precision, opset, metadata)
     inputs = tuple(value.name for value in graph.graph.input)
     if output.suffix == ".onnx":
         with new_file(output) as file:
@@ -404,7 +404,7 @@ def _checked_report(
         opset=opset,
         depth=depth,
         inputs=inputs,
-        input_axes=trained.abilities[0].onnx_axes,
+        input_axes=trained.pipelines[0].onnx_axes,
         outputs=axes,
         vectors=vectors,
         bytes=file.stat().st_size,
@@ -417,9 +417,9 @@ def _check(
     file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision
 ) -> Iterator[RuntimeCheck]:
     batches = int8.sample_batches(trained.opened.config)
-    input_axes = trained.abilities[0].onnx_axes
+    input_axes = trained.pipelines[0].onnx_axes
     with progress("Checking", total=None, unit="runtimes") as bar:
-        ours = [int8.model_outputs(trained.opened.model, trained.abilities, batch) for batch in batches]
+        ours = [int8.model_outputs(trained.opened.model, trained.pipelines, batch) for batch in batches]
         for name, run in runtimes(file):
             theirs = [run_unpadded(run, batch, input_axes, axes) for batch in batches]
             bar.advance()

@@ -1,7 +1,7 @@
 """The graph of an ONNX file, written node by node: products in float32 or int8, embeddings, encoder and pooling.
 
 The files of torch.onnx and ONNX Runtime's quantisation are a third larger in int8.
-What a head adds to the graph is in the file of its ability."""
+What a head adds to the graph is in the file of its pipeline; the joint head of questions is here."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from albert.inference.engine import INT8_MAX, is_worth_quantizing, quantize_matrix
-from albert.model.albert import AlbertModel
+from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel
 from albert.model.attention import AttentionBlock
 from albert.model.config import Activation
 from albert.model.encoder import FeedForwardBlock
@@ -25,6 +25,8 @@ GELU_OPSET = 20
 _AXES_ARE_INPUTS = 18
 _SMALLEST_SCALE = 1e-30  # Lower bound on a token's largest absolute value, so that a token of zeros has a scale
 _ZERO_POINT = 128
+PADDED = -1e35
+"""A score of padding: below `albert.model.albert.IMPOSSIBLE`, so that it comes last."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OnnxPrecision = Literal["fp32", "int8"]
 Axes = tuple[str | int, ...]  # Names of dynamic axes, and fixed lengths
@@ -52,6 +54,7 @@ class GraphWriter:
     def __init__(self, opset: int, precision: OnnxPrecision = "fp32") -> None:
         self.opset = opset
         self._precision = precision
+        self.input_ids = INPUTS[0]
         self.ids, self.mask, self.types = INPUTS
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -143,6 +146,34 @@ class GraphWriter:
         """The largest value along the last axis, which is kept."""
         inputs, attributes = ([[-1]], {}) if self.opset >= _AXES_ARE_INPUTS else ([], {"axes": [-1]})
         return self.node("ReduceMax", value, *inputs, **attributes, keepdims=1)
+
+    def output(self, name: str, value: str, axes: Axes, dtype: type[np.generic] = np.float32) -> Output:
+        """An output of the graph."""
+        return Output(name, value, axes, dtype)
+
+    def pooled(self, model: Any, hidden: str) -> str:
+        """The state at [CLS] through the pooler: [batch, H]."""
+        mapped = self.layer(self.node("Gather", hidden, 0, axis=1), "pooler", model.pooler)
+        return self.activation(mapped, model.config.pooler_activation)
+
+    def read_by_head(self, model: Any, hidden: str) -> str:
+        """What a head for a whole text reads (`AlbertConfig.head_pooling`): [batch, H]."""
+        pooling = model.config.head_pooling
+        if pooling == "pooler":
+            return self.pooled(model.albert, hidden)
+        if pooling == "cls":
+            return self.node("Gather", hidden, 0, axis=1)
+        mask = self.node("Unsqueeze", self.mask, [2])
+        if pooling == "max":
+            seen = self.node("Where", self.cast(mask, np.bool_), hidden, PADDED)
+            return self.node("Squeeze", self.maximum(self.node("Transpose", seen, perm=[0, 2, 1])), [2])
+        weights = self.cast(mask, np.float32)
+        total = self.node("ReduceSum", self.node("Mul", hidden, weights), [1], keepdims=0)
+        return self.node("Div", total, self.node("ReduceSum", weights, [1], keepdims=0))
+
+    def joint_span_outputs(self, model: Any, hidden: str) -> list[Output]:
+        """Those of a joint head (SQuAD 2.0): the top starts, and for each of them a logit for every end."""
+        return _joint_span_outputs(self, model, hidden)
 
     def model(self, axes: Axes, outputs: Sequence[Output], metadata: Mapping[str, str]) -> onnx.ModelProto:
         """The finished model, after `onnx.checker`."""
@@ -270,29 +301,53 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What heads for a whole text read.
-
-PADDED = -1e35
-"""A score of padding: below `albert.model.albert.IMPOSSIBLE`, so that it comes last."""
+# The joint head of questions that may have no answer.
 
 
-def pooled(graph: GraphWriter, model: Any, hidden: str) -> str:
-    """The state at [CLS] through the pooler: [batch, H]."""
-    mapped = graph.layer(graph.node("Gather", hidden, 0, axis=1), "pooler", model.pooler)
-    return graph.activation(mapped, model.config.pooler_activation)
+def _joint_span_outputs(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
+    """The joint head (SQuAD 2.0): the top starts, and for each of them a logit for every end."""
+    head = model.joint_qa_outputs
+    mask = graph.cast(graph.mask, np.bool_)
+    position = graph.columns()
+    last = graph.node("Sub", graph.node("ReduceSum", graph.mask, [1], keepdims=1), 1)
+    at_cls = graph.node("Equal", position, 0)
+    second = graph.node("And", graph.node("Equal", graph.types, 1), graph.node("Less", position, last))
+    passage = graph.node("And", second, graph.node("Not", at_cls))
+    possible = graph.node("Or", passage, graph.node("And", at_cls, mask))
+
+    starts = graph.node("Squeeze", graph.layer(hidden, "joint.start", head.start), [2])
+    start_logits = graph.node("Where", possible, starts, IMPOSSIBLE)
+    weights = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), [1])
+    first = graph.node("Gather", hidden, 0, axis=1)
+    expected = graph.node("Squeeze", graph.node("MatMul", weights, hidden), [1])
+    joint = graph.node("Concat", expected, first, axis=-1)
+    joint = graph.node("Tanh", graph.layer(joint, "joint.answer_dense", head.answer_dense))
+    unanswerable = graph.node("Squeeze", graph.layer(joint, "joint.answer", head.answer), [1])
+
+    beam = _beam(graph, graph.node("Where", passage, starts, IMPOSSIBLE), mask, last)
+    index = graph.node("Expand", graph.node("Unsqueeze", beam, [2]), [1, 1, model.config.hidden_size])
+    from_start = graph.node("Unsqueeze", graph.node("GatherElements", hidden, index, axis=1), [1])
+    by_token = graph.node("Unsqueeze", hidden, [2])
+    bounds = ((hidden, {"end": 2}), (beam, {"start": 1}), (hidden, {"start": 2}))
+    shape = graph.node("Concat", *(graph.node("Shape", value, **part) for value, part in bounds), axis=0)
+    pair = [graph.node("Expand", state, shape) for state in (by_token, from_start)]
+    dense = graph.layer(graph.node("Concat", *pair, axis=-1), "joint.end_dense", head.end_dense)
+    dense = graph.layer_norm(graph.node("Tanh", dense), "joint.end_layer_norm", head.end_layer_norm)
+    ends = graph.node("Squeeze", graph.layer(dense, "joint.end", head.end), [3])
+    ends = graph.node("Where", graph.node("Unsqueeze", possible, [2]), ends, IMPOSSIBLE)
+    return [
+        Output("start_logits", start_logits, ("batch", "sequence")),
+        Output("start_places", beam, ("batch", "beam"), np.int64),
+        Output("end_logits", ends, ("batch", "sequence", "beam")),
+        Output("unanswerable_logits", unanswerable, ("batch",)),
+    ]
 
 
-def read_by_head(graph: GraphWriter, model: Any, hidden: str) -> str:
-    """What a head for a whole text reads (`AlbertConfig.head_pooling`): [batch, H]."""
-    pooling = model.config.head_pooling
-    if pooling == "pooler":
-        return pooled(graph, model.albert, hidden)
-    if pooling == "cls":
-        return graph.node("Gather", hidden, 0, axis=1)
-    mask = graph.node("Unsqueeze", graph.mask, [2])
-    if pooling == "max":
-        seen = graph.node("Where", graph.cast(mask, np.bool_), hidden, PADDED)
-        return graph.node("Squeeze", graph.maximum(graph.node("Transpose", seen, perm=[0, 2, 1])), [2])
-    weights = graph.cast(mask, np.float32)
-    total = graph.node("ReduceSum", graph.node("Mul", hidden, weights), [1], keepdims=0)
-    return graph.node("Div", total, graph.node("ReduceSum", weights, [1], keepdims=0))
+def _beam(graph: GraphWriter, starts: str, mask: str, last: str) -> str:
+    """Positions of the top starts; a sequence with fewer tokens than the beam repeats its last position."""
+    ranked = graph.node("Where", mask, starts, PADDED)
+    length = graph.node("Gather", graph.node("Shape", starts), [1], axis=0)
+    width = graph.node("Min", [BEAM], length)
+    _, positions = graph.nodes("TopK", 2, ranked, width, axis=1)
+    order = graph.node("Range", 0, graph.node("Squeeze", width, [0]), 1)
+    return graph.node("GatherElements", positions, graph.node("Min", order, last), axis=1)

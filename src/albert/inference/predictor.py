@@ -5,127 +5,69 @@ any number and lengths are computed together without padding, and each result is
 
 import hashlib
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import asdict
-from dataclasses import replace as replaced
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32
-from torch import nn
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
 
 from albert.checkpoints import model_directory
-from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
-from albert.checkpoints.cross_encoders import ACTIVATION_KEY
-from albert.checkpoints.families import family_of
-from albert.checkpoints.hub import (
-    EXAMPLES_NAME,
-    HUB_FILES,
-    INDEX_NAME,
-    MODULES_NAME,
-    PROMPTS_NAME,
-    WEIGHTS_NAME,
-    find_model,
-    first_example,
-    name_of,
-)
+from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
-from albert.checkpoints.loading import QUANTIZATION_KEY, stored_tensors, write_tensors
-from albert.checkpoints.model_directory import CONFIG_NAME
-from albert.checkpoints.sentence_transformers import (
-    SENTENCE_KEY,
-    SentencePooling,
-    SentenceVectors,
-    open_dense,
-    sentence_vectors_of,
-    stated_length,
-    write_sentence_vectors,
-)
-from albert.inference.abilities import ABILITIES, CLASSIFY, EMBED, FILL_MASK, ORDER, SCORE, TAG, Ability, Lengths
-from albert.inference.abilities.answer import FoundAnswer, find_answers
-from albert.inference.abilities.choose import RankedOption, rank_options
-from albert.inference.abilities.classify import LabelScore, rank_labels, score_texts
-from albert.inference.abilities.embed import embed_texts, piece_weights
-from albert.inference.abilities.fill_mask import FilledMask, fill_masks
-from albert.inference.abilities.order import PredictedOrder, predict_orders
-from albert.inference.abilities.tag import TaggedWord, WordInText, tag_sentences, tag_texts
+from albert.checkpoints.sentence_transformers import SentenceVectors, open_dense, sentence_vectors_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
 from albert.inference.texts import (
     MEANINGLESS_VECTOR,
+    check_lists,
+    check_pairs,
     check_second_texts,
     check_text,
     check_texts,
+    check_top_k,
     note_cut,
     note_empty,
 )
-from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
+from albert.inference.trained import head_of, lengths_of, trained_on_pairs
+from albert.model.albert import (
+    AlbertForPairClassification,
+    PooledEncoder,
+    Pooling,
+    set_depth,
+)
+from albert.model.packing import pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
-from albert.runtime.files import new_directory, write_text
-from albert.runtime.json_files import read_json_object, save_json, to_json
-from albert.runtime.manifest import MANIFEST_NAME
-from albert.tasks.answers import THRESHOLD_KEY, saved_threshold
-from albert.tasks.inputs import Pair
-from albert.tasks.label_threshold import LabelThreshold, saved_label_threshold
-from albert.tasks.submission import DECLARED
+from albert.runtime.words import counted
+from albert.tasks.embed import piece_weights
+from albert.tasks.examples import Example, Features, asked
+from albert.tasks.fill_mask import FilledMask, MaskFeatures
+from albert.tasks.label_threshold import LabelThreshold
+from albert.tasks.multi_label import MultiLabel
+from albert.tasks.multiple_choice import RankedOption
+from albert.tasks.order import PredictedOrder
+from albert.tasks.pipeline import Pipeline, Settings, UnansweredTexts
+from albert.tasks.pipelines import endpoints, pipelines_of
+from albert.tasks.regression import Regression
+from albert.tasks.single_label import LabelScore
+from albert.tasks.span import FoundAnswer
 from albert.tasks.table_task import table_task_of
+from albert.tasks.tagging import TaggedWord, WordInText, text_to_tag
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-MIN_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
+class HeadsAfterLayers(NamedTuple):
+    """What the heads of a model give for a text after each layer: for each mask logits [layers, V], and the logits of
+    a classifier, or of the order of a pair, [layers, labels]."""
 
-def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
-    """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions, and for a
-    model of another library the length that its tokenizer states."""
-    positions = opened.config.max_position_embeddings
-    of_paper = (ability.lengths for ability in ABILITIES.values() if kind in ability.heads)
-    default = next((lengths for lengths in of_paper if lengths is not None), Lengths(positions, 64, 128))
-    stated = dict(opened.extra.get("finetuning") or {})
-    if model_directory.FINGERPRINT_KEY not in opened.extra:  # other libraries cut texts where the tokenizer says
-        of_tokenizer = stated_length(opened.directory) or positions
-        default = default._replace(max_length=min(default.max_length, of_tokenizer))
-    if "max_sequence_length" in opened.extra:
-        stated["max_length"] = opened.extra["max_sequence_length"]
-    lengths = default._asdict()
-    for name in lengths:
-        value = stated.get(name, lengths[name])
-        least = MIN_LENGTH if name == "max_length" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            key = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
-            subject = f"{opened.directory / 'config.json'}: {key}"
-            raise InvalidConfiguration(subject, f"is {value!r}, at least {least} tokens are needed")
-        lengths[name] = value
-    return Lengths(**lengths | {"max_length": min(lengths["max_length"], positions)})
-
-
-def trained_abilities(kind: Kind, opened: model_directory.OpenedModel) -> tuple[Ability, ...]:
-    """What the head of a model opened as this kind can do."""
-    return tuple(ability for ability in ABILITIES.values() if ability.is_trained(kind, opened))
-
-
-def trained_on_pairs(directory: Path, extra: Mapping[str, Any]) -> bool | None:
-    """Whether a model that reads a text or two was fine-tuned on pairs of texts; None if unknown.
-
-    Args:
-        extra: the keys of its `config.json` besides the architecture.
-    """
-    table_task = table_task_of(directory)
-    if table_task is not None:
-        return table_task.pair is not None
-    if ACTIVATION_KEY in extra:
-        return True
-    task = DECLARED.get(str((extra.get("finetuning") or {}).get("task")))
-    return None if task is None else isinstance(task.inputs, Pair)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The predictor.
+    masks: list[Float[Tensor, "layers V"]]
+    labels: Float[Tensor, "layers labels"] | None
 
 
 class Predictor:
@@ -167,8 +109,10 @@ class Predictor:
         self.tokenizer = tokenizer
         self.device = device
         model_directory.require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
-        self.abilities = tuple(str(ability.needs) for ability in trained_abilities(kind, opened))
-        """Abilities ("classify texts"); a head that the file lacks, or that was never trained, does not count."""
+        self.pipelines = pipelines_of(head_of(kind, opened, threshold))
+        """What it can do; a head that the file lacks, or that was never trained, does not count."""
+        if threshold is not None and not any(isinstance(pipeline, MultiLabel) for pipeline in self.pipelines):
+            raise InvalidConfiguration("threshold", f"{opened.directory} gives one label to a text", "leave it out")
         self.precision = choose_precision(precision, device)
         """Of the encoder's matrix products: fp32, bf16 or int8."""
         self.depth = opened.config.num_hidden_layers if depth is None else depth
@@ -179,15 +123,6 @@ class Predictor:
         """The model with its head, for packed batches."""
         self.lengths = lengths_of(kind, opened)
         """Tokens of a sequence and of a question, and the step between windows."""
-        has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
-        self.null_threshold = saved_threshold(self.extra, self.name) if has_unanswerable else None
-        """When a question has no answer; None for a model that always answers."""
-        self.label_threshold: LabelThreshold | None = None
-        """Which labels are predicted, for a model that gives several labels to a text."""
-        if self.extra.get("problem_type") == "multi_label_classification":
-            self.label_threshold = saved_label_threshold(self.extra, self.name, threshold)
-        elif threshold is not None:
-            raise InvalidConfiguration("threshold", f"{self.name} gives one label to a text", "leave it out")
         self._pooled: dict[Pooling, PackedModel] = {}
         self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
         """How texts become vectors: as the files of sentence-transformers say, else the mean over all tokens."""
@@ -279,7 +214,7 @@ class Predictor:
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
         values: dict[str, object] = {}
-        if self.can(CLASSIFY) or self.can(TAG):
+        if self.can("classify") or self.can("tag"):
             values = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
         values |= {"depth": self.depth, "max_length": self.read_length}
         values |= {"precision": self.precision, "device": str(self.device)}
@@ -304,9 +239,7 @@ class Predictor:
     @cached_property
     def labels(self) -> list[str]:
         """The names of the classes, of the tags, or of the one predicted number."""
-        self.require(CLASSIFY, SCORE, TAG)
-        model: Any = self.network
-        return model_directory.label_names(self.extra, model.classifier.out_features)
+        return list(self.pipeline("classify", "score", "tag").output_names)
 
     @cached_property
     def reads_pairs(self) -> bool | None:
@@ -326,19 +259,118 @@ class Predictor:
         used["context"] = task.text if task.kind == "multiple-choice" else task.context
         return {name: column for name, column in used.items() if column is not None}
 
-    def can(self, ability: Ability) -> bool:
-        """Whether the model has the trained head that an ability needs."""
-        return ability.needs is None or ability.needs in self.abilities
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """What its head can do, in words ("classify texts")."""
+        return tuple(pipeline.needs for pipeline in self.pipelines if pipeline.needs is not None)
 
-    def require(self, *abilities: Ability) -> None:
-        """Raises InvalidConfiguration if the model has none of some abilities."""
-        if not any(self.can(ability) for ability in abilities):
-            remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
-            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0].needs}", remedy)
+    @property
+    def label_threshold(self) -> LabelThreshold | None:
+        """Which labels are predicted, of a model that gives several labels to a text."""
+        return next((task.threshold for task in self.pipelines if isinstance(task, MultiLabel)), None)
 
-    def _check_second_texts(self, name: str, are_given: bool, *abilities: Ability) -> None:
+    def can(self, name: str) -> bool:
+        """Whether the model has a pipeline of this name."""
+        return any(pipeline.name == name for pipeline in self.pipelines)
+
+    def pipeline(self, *names: str) -> Any:
+        """The model's pipeline with one of some names; raises InvalidConfiguration if it has none."""
+        for pipeline in self.pipelines:
+            if pipeline.name in names:
+                return pipeline
+        remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
+        raise InvalidConfiguration(self.name, f"has no trained head to {endpoints()[names[0]].needs}", remedy)
+
+    def pipeline_for(self, name: str | None) -> Pipeline:
+        """The pipeline of this name, or the one of the model's head; raises UsageError if it has several."""
+        if name is not None:
+            if self.can(name):
+                return self.pipeline(name)
+            can = " and ".join(self.abilities) or "only embed texts"
+            why = f"has no trained head to {endpoints()[name].needs}"
+            raise InvalidConfiguration(self.name, why, f"this model can {can}")
+        of_head = [pipeline for pipeline in self.pipelines if pipeline.needs is not None]
+        if len(of_head) > 1:
+            known = " or ".join(pipeline.name for pipeline in of_head)
+            raise UsageError("--task", f"{self.name} supports several tasks", f"choose {known}")
+        return of_head[0] if of_head else self.pipeline("embed")
+
+    # ---- From examples to replies: every request and every row takes this way ---------------------------------------
+
+    def replies(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
+        """The reply of a pipeline to each example; raises UnansweredTexts for those that have none."""
+        features = pipeline.encode(examples, self.tokenizer, pipeline.fitted(self.lengths))
+        decoded = pipeline.decode(self._outputs(pipeline, features), features)
+        replies: list[Any] = []
+        reasons: dict[int, tuple[str, str | None]] = {}
+        subject = ""
+        for number, row in enumerate(zip(examples, decoded, features.cut_of_examples, strict=True)):
+            try:
+                replies.append(pipeline.reply(*row))
+            except UnansweredTexts as error:
+                subject = error.subject
+                reasons[number] = error.reasons[0]
+        if reasons:
+            raise UnansweredTexts(subject, reasons)
+        return replies
+
+    def replies_or_errors(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
+        """The reply to each example, or the error why it has none."""
+        try:
+            return self.replies(pipeline, examples)
+        except UnansweredTexts as error:
+            reasons = error.reasons
+            answerable = [example for number, example in enumerate(examples) if number not in reasons]
+            others = iter(self.replies(pipeline, answerable) if answerable else [])
+            return [error.only(number) if number in reasons else next(others) for number in range(len(examples))]
+
+    def _outputs(self, pipeline: Any, features: Features) -> Any:
+        """What the network gives for the sequences, as the pipeline's `decode` takes it."""
+        sequences = features.sequences
+        ids = [sequences.token_ids(number) for number in range(len(sequences))]
+        types = [sequences.token_type_ids(number) for number in range(len(sequences))]
+        match pipeline.runs:
+            case "masks":
+                none = [np.zeros(0, np.int64)] * len(ids)
+                positions = features.positions if isinstance(features, MaskFeatures) else none
+                return self.packed_model.at(ids, types, positions)
+            case "vectors":
+                rows = self.pooled_model(pipeline.pooling).rows(ids, types)
+                vectors = np.asarray(rows, np.float32).reshape(len(ids), self.config.hidden_size)
+                if self.dense is None:
+                    return vectors
+                with torch.inference_mode():
+                    return self.dense(torch.from_numpy(vectors)).numpy()
+            case "layers":
+                assert isinstance(features, MaskFeatures)
+                return self._heads_after_layers(pipeline, features, ids, types)
+        return self.packed_model.rows(ids, types)
+
+    def _heads_after_layers(
+        self, pipeline: Any, features: MaskFeatures, ids: Sequence[np.ndarray], types: Sequence[np.ndarray]
+    ) -> Iterator[HeadsAfterLayers]:
+        """For each text; the states of all layers are large, so the texts are computed one by one."""
+        model: Any = self.network
+        encoder: Any = getattr(model, "albert", model)
+        for number, positions in enumerate(features.positions):
+            masks = []
+            labels = None
+            with torch.inference_mode():
+                packed = pack([ids[number]], [types[number]]).to(self.device)
+                states = [state.float() for state in encoder.hidden_states(packed)]
+                for position in positions.tolist() if pipeline.fills_masks else ():
+                    at_mask = torch.stack([state[position] for state in states])
+                    masks.append(model.predictions(at_mask, model.albert.embeddings.word_embeddings.weight))
+                if pipeline.labels:
+                    labels = torch.cat([model.head_outputs(state, packed) for state in states]).float()
+                elif pipeline.order is not None and bool(types[number].any()):
+                    order = [model.sop_classifier(model.albert.pool(state, packed)) for state in states]
+                    labels = torch.cat(order).float()
+            yield HeadsAfterLayers(masks, labels)
+
+    def _check_second_texts(self, name: str, are_given: bool, *pipelines: str) -> None:
         """Raises UsageError for second texts that the model was not trained with, or that are missing."""
-        self.require(*abilities)
+        self.pipeline(*pipelines)
         check_second_texts(name, are_given, self.reads_pairs)
 
     def pooled_model(self, pooling: Pooling) -> PackedModel:
@@ -350,12 +382,14 @@ class Predictor:
             self._pooled[pooling] = PackedModel(pooled, self.device)
         return self._pooled[pooling]
 
+    # ---- What users call --------------------------------------------------------------------------------------------
+
     def classify(self, text: str, pair: str | None = None) -> list[LabelScore]:
         """`classify_batch` of one text."""
         check_text("text", text)
         if pair is not None:
             check_text("pair", pair)
-        self._check_second_texts("pair", pair is not None, CLASSIFY, SCORE)
+        self._check_second_texts("pair", pair is not None, "classify", "score")
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[LabelScore]]:
@@ -363,17 +397,18 @@ class Predictor:
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
         ones are predicted. Entries of a text that was cut have `tokens_cut`; a note says how many texts are empty."""
-        self._check_second_texts("pairs", pairs is not None, CLASSIFY, SCORE)
-        ranked = rank_labels(self, texts, pairs)
+        self._check_second_texts("pairs", pairs is not None, "classify", "score")
+        pipeline = self.pipeline("classify", "score")
+        replies = self.replies(pipeline, _texts_or_pairs(texts, pairs))
         note_empty(texts, pairs)
-        return ranked
+        return [[number] for number in replies] if isinstance(pipeline, Regression) else replies
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
         check_text("text", text)
         if pair is not None:
             check_text("pair", pair)
-        self._check_second_texts("pair", pair is not None, SCORE)
+        self._check_second_texts("pair", pair is not None, "score")
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
@@ -381,10 +416,12 @@ class Predictor:
 
         A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
         name, else a sigmoid. A note says how many texts were cut; `classify_batch` gives `tokens_cut` of each."""
-        self._check_second_texts("pairs", pairs is not None, SCORE)
-        scores = score_texts(self, texts, pairs)
+        self._check_second_texts("pairs", pairs is not None, "score")
+        numbers = self.replies(self.pipeline("score"), _texts_or_pairs(texts, pairs))
+        cut = [number.get("tokens_cut", 0) for number in numbers]
+        note_cut(cut, self.max_length, "classify_batch says how many of each text were not")
         note_empty(texts, pairs)
-        return scores
+        return [number["score"] for number in numbers]
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
@@ -405,7 +442,11 @@ class Predictor:
         Raises:
             UnansweredTexts: contexts that hold no text.
         """
-        return find_answers(self, questions, contexts, top_k)
+        pipeline = self.pipeline("answer")
+        check_pairs("contexts", contexts, "questions", questions)
+        check_top_k(top_k)
+        examples = [asked(*texts) for texts in zip(questions, contexts, strict=True)]
+        return self.replies(pipeline.with_settings(Settings(top_k=int(top_k))), examples)
 
     def tag(self, text: str) -> list[WordInText]:
         """`tag_batch` of one text."""
@@ -418,13 +459,17 @@ class Predictor:
         Texts are split into words as the sentences of CoNLL: punctuation, quotes, `n't` and `'s` are words of their
         own, and so is every Chinese character. `tag_sentences` takes words as they are. Long texts are read in
         overlapping windows."""
-        return tag_texts(self, texts)
+        pipeline = self.pipeline("tag")
+        check_texts("texts", texts)
+        return self.replies(pipeline, [text_to_tag(text) for text in texts])
 
     def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[TaggedWord]]:
         """The top label of every word of sentences split into words: `word`, `entity`, `score`.
 
         As in evaluation, every word has an entry, even one without a piece of its own."""
-        return tag_sentences(self, sentences)
+        pipeline = self.pipeline("tag")
+        check_lists("sentences", sentences)
+        return self.replies(pipeline, [asked(*words) for words in sentences])
 
     def choose(self, context: str, options: Sequence[str], question: str = "") -> list[RankedOption]:
         """`choose_batch` of one question."""
@@ -440,7 +485,21 @@ class Predictor:
 
         Each is read after the context, appended to the question or in place of a blank `_` in it; the scores are
         probabilities over the options, of which there are at least two."""
-        return rank_options(self, contexts, options, questions)
+        pipeline = self.pipeline("choose")
+        check_texts("contexts", contexts)
+        questions = [""] * len(contexts) if questions is None else questions
+        check_pairs("questions", questions, "contexts", contexts)
+        check_lists("options", options)
+        if len(options) != len(contexts):
+            lists = counted(len(options), "lists")
+            raise UsageError("options", f"{lists} for {counted(len(contexts), 'contexts')}", "give one for each")
+        for own in options:
+            if len(own) < 2:
+                raise UsageError("options", f"{len(own)} of them", "give at least two to choose from")
+            if not all(own):
+                raise UsageError("options", "one of them is empty", "leave it out")
+        rows = zip(questions, contexts, options, strict=True)
+        return self.replies(pipeline, [asked(question, context, options=tuple(own)) for question, context, own in rows])
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[FilledMask] | list[list[FilledMask]]:
         """`fill_mask_batch` of one text: for one mask its predictions, for several a list of such lists."""
@@ -455,7 +514,10 @@ class Predictor:
         Raises:
             UnansweredTexts: no mask, or a text that is too long.
         """
-        return fill_masks(self, texts, top_k)
+        pipeline = self.pipeline("fill-mask")
+        check_texts("texts", texts)
+        check_top_k(top_k)
+        return self.replies(pipeline.with_settings(Settings(top_k=int(top_k))), [asked(text) for text in texts])
 
     def order(self, first: str, second: str) -> PredictedOrder:
         """`order_batch` of one pair."""
@@ -468,7 +530,9 @@ class Predictor:
 
         A model trained on next-sentence prediction says instead whether the second follows the first in their text or
         comes from another one, with `probability_next`."""
-        return predict_orders(self, firsts, seconds)
+        pipeline = self.pipeline("order")
+        check_pairs("seconds", seconds, "firsts", firsts)
+        return self.replies(pipeline, [asked(*texts) for texts in zip(firsts, seconds, strict=True)])
 
     def embed(
         self,
@@ -508,7 +572,11 @@ class Predictor:
         prompt: str | None = None,
     ) -> tuple[Float32[np.ndarray, "texts D"], list[int]]:
         """`embed`, and the number of tokens of each text that did not fit."""
-        return embed_texts(self, texts, pooling, normalize, prompt)
+        check_texts("texts", texts)
+        pipeline = self.pipeline("embed").changed(pooling, normalize, prompt)
+        examples = [asked(text) for text in texts]
+        features = pipeline.encode(examples, self.tokenizer, pipeline.fitted(self.lengths))
+        return pipeline.decode(self._outputs(pipeline, features), features), features.cut.tolist()
 
     @property
     def vector_width(self) -> int:
@@ -523,114 +591,9 @@ class Predictor:
         return self.max_length if stated is None else min(stated, self.config.max_position_embeddings)
 
 
-class TrainedModel(NamedTuple):
-    """A model whose outputs all come from weights of the file; an encoder without a trained pooler has none.
-
-    `abilities` are those of its head, of an encoder `EMBED`. `left_out` names the head that `config.json` lists but
-    that was not trained; empty if there is none."""
-
-    opened: model_directory.OpenedModel
-    kind: Kind
-    abilities: tuple[Ability, ...]
-    left_out: str = ""
-
-
-def open_trained(directory: Path) -> TrainedModel:
-    """Open a model directory with the trained part of its head."""
-    stated = kind_of(model_directory.read_config(directory)[1])
-    kind = stated
-    opened = model_directory.open_model(directory, kind)
-    left_out = ""
-    abilities = trained_abilities(kind, opened)
-    if kind == "pretraining" and FILL_MASK in abilities and ORDER not in abilities:
-        kind = "masked_lm"
-        left_out = "the order of segments"
-    elif not abilities:
-        abilities = (EMBED,)
-        if kind != "encoder":
-            kind = "encoder"
-            left_out = f"the head for {stated}"
-    if left_out:
-        opened = model_directory.open_model(directory, kind)
-    if kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):
-        model: Any = opened.model
-        model.pooler = None
-    return TrainedModel(opened, kind, abilities, left_out)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Export to sentence-transformers: `modules.json` lists the modules, each with a folder of settings, as in its
-# documentation of saved models. The vectors are those of `Predictor.embed`.
-
-
-_OF_A_HEAD = ("id2label", "label2id", "num_labels", "problem_type")
-"""Keys of `config.json` that say what a head predicts."""
-
-
-def save_for_sentence_transformers(
-    model: str | Path,
-    output: Path,
-    pooling: SentencePooling | None = None,
-    normalize: bool | None = None,
-    *,
-    revision: str | None = None,
-    replace: bool = False,
-) -> tuple[int, int]:
-    """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
-
-    Weights are written in float32, because sentence-transformers computes in the type of the file, and without a head,
-    which has no part in vectors. Pooling and normalisation are the model's own unless they are given; without its own
-    the mean over all tokens.
-
-    Returns:
-        The dimension of a vector, and the maximum length of a text in tokens.
-    """
-    known = get_args(SentencePooling)
-    if pooling is not None and pooling not in known:
-        raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {', '.join(known)}")
-    directory = find_model(model, revision)
-    config, extra = model_directory.read_config(directory)
-    if QUANTIZATION_KEY in extra:
-        why = "its matrices are integers, which sentence-transformers does not read"
-        raise InvalidConfiguration(directory, why, "export the model that it was quantised from")
-    if config.match_embedding:
-        why = "its match embedding is not supported by sentence-transformers"
-        raise InvalidConfiguration(model, why, "export the model that was fine-tuned")
-    kind = kind_of(extra)
-    opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
-    tokenizer = model_directory.tokenizer_of(opened)
-    with new_directory(output, replace=replace) as copy:
-        written_anew = (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME, INDEX_NAME, CONFIG_NAME, CARD_NAME, EXAMPLES_NAME)
-        for file in {file for pattern in HUB_FILES for file in directory.glob(pattern)}:
-            is_copied = file.name not in written_anew and file.suffix != ".safetensors"
-            if file.parent == directory and is_copied:
-                shutil.copyfile(file, copy / file.name)
-        stored = stored_tensors(directory)
-        heads = family_of(config).head_prefixes()
-        encoder = [name for name in stored.by_name if name.split(".", 1)[0] not in heads]
-        write_tensors(copy / WEIGHTS_NAME, stored.read(encoder, torch.float32))
-        content = read_json_object(directory / CONFIG_NAME)
-        for name in (*_OF_A_HEAD, "torch_dtype"):
-            content.pop(name, None)
-        encoder_class = model_directory.written_class("AlbertModel", config)
-        save_json(copy / CONFIG_NAME, content | {"architectures": [encoder_class], "dtype": "float32"})
-        own = sentence_vectors_of(extra) or SentenceVectors()
-        max_length = own.max_length or lengths_of(kind, opened).max_length
-        vectors = replaced(
-            own,
-            pooling=pooling or own.pooling,
-            normalize=own.normalize if normalize is None else normalize,
-            max_length=max_length,
-        )
-        write_sentence_vectors(copy, vectors, config.hidden_size)
-        card = Card(
-            name=output.name,
-            description=f"{name_of(directory)} for sentence-transformers. {vectors.description}",
-            example=first_example(directory),
-            base=base_of(directory),
-            library="sentence-transformers",
-        )
-        keys = extra | {SENTENCE_KEY: to_json(vectors)}
-        facts = model_directory.written_model("AlbertModel", config, None, tokenizer, keys)
-        write_text(copy / CARD_NAME, model_card(card, facts))
-    return vectors.kept_width(config.hidden_size), max_length
+def _texts_or_pairs(texts: Sequence[str], pairs: Sequence[str] | None) -> list[Example]:
+    check_texts("texts", texts)
+    if pairs is None:
+        return [asked(text) for text in texts]
+    check_pairs("pairs", pairs, "texts", texts)
+    return [asked(*both) for both in zip(texts, pairs, strict=True)]

@@ -1,64 +1,17 @@
-"""Texts as a `Predictor` takes them: validated, and encoded as token ids."""
+"""Texts as a `Predictor` takes them: what is refused, and what is noted."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from albert.runtime.errors import UsageError
 from albert.runtime.words import counted
 
-if TYPE_CHECKING:
-    from albert.text.tokenizer import Tokenizer
-
 _logger = logging.getLogger(__name__)
 
-MASK = "[MASK]"
 MEANINGLESS_ANSWER = "an answer to an empty text means nothing"
 MEANINGLESS_VECTOR = "the vector of an empty text means nothing"
-
-
-class EncodedTexts(NamedTuple):
-    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` for each text or pair.
-
-    `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
-    """
-
-    ids: list[np.ndarray]
-    token_types: list[np.ndarray]
-    cut: list[int]
-
-
-def encode_texts(
-    tokenizer: "Tokenizer",
-    parts: Sequence[Sequence[str]],
-    max_length: int,
-    masked: bool = False,
-    separators: int | None = None,
-) -> EncodedTexts:
-    """Encode texts (one list) or pairs (two lists), cut longest-first to `max_length` tokens including special ones.
-
-    With `masked`, a literal `[MASK]` or the tokenizer's own mask becomes the mask token, and blanks around it are
-    ignored. `separators` is the number of `[SEP]` between two texts; None: as many as the tokenizer has."""
-    from albert.tasks.examples import keep_longest_first
-
-    encode = _encode_masked if masked else _encode
-    encoded_parts = [encode(tokenizer, texts) for texts in parts]
-    cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
-    between = 1 if len(parts) == 1 else separators or tokenizer.separators
-    encoded = EncodedTexts([], [], [])
-    for texts in zip(*encoded_parts, strict=True):
-        lengths = keep_longest_first([len(text) for text in texts], max_length - len(texts) - between)
-        pieces = [cls, texts[0][: lengths[0]], np.repeat(sep, between)]
-        if len(texts) > 1:
-            pieces += [texts[1][: lengths[1]], sep]
-        ids = np.concatenate(pieces)
-        encoded.ids.append(ids)
-        encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 1 + between).astype(np.int64))
-        encoded.cut.append(sum(map(len, texts)) - sum(lengths))
-    return encoded
 
 
 def note_cut(cut: Sequence[int], longest: int, remedy: str) -> None:
@@ -78,27 +31,6 @@ def note_empty(texts: Sequence[str], pairs: Sequence[str] | None = None, meaning
         verb = "is" if empty == 1 else "are"
         what = "the text is empty" if len(texts) == 1 else f"{empty:,} of {len(texts):,} texts {verb} empty"
         _logger.warning("albert: note: %s; %s", what, meaningless)
-
-
-def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:
-    joined, counts = tokenizer.encode_joined(texts)
-    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
-
-
-def _encode_masked(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[np.ndarray]:
-    own = tokenizer.piece(tokenizer.mask_id)
-    split_texts = [text.replace(own, MASK).split(MASK) for text in texts]
-    for parts in split_texts:
-        parts[:-1] = [part.rstrip() for part in parts[:-1]]  # byte-level pieces would hold the blank before a mask
-    encoded = iter(_encode(tokenizer, [part for parts in split_texts for part in parts]))
-    mask = np.array([tokenizer.mask_id], np.int64)
-    joined = []
-    for parts in split_texts:
-        pieces = [next(encoded)]
-        for _ in parts[1:]:
-            pieces += [mask, next(encoded)]
-        joined.append(np.concatenate(pieces))
-    return joined
 
 
 def check_text(name: str, text: Any) -> None:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
-from albert.finetuning.evaluation import predictions_from_outputs, score_predictions
+from albert.finetuning.evaluation import decoded_outputs, score_predictions
 from albert.finetuning.model import open_for_task
 from albert.inference.engine import InferencePrecision, PackedModel
 from albert.model.albert import check_depth, set_depth
@@ -113,8 +113,8 @@ def depth_curve(
     points = []
     baseline = None
     for depth, outputs, times in zip(depths, results, seconds, strict=True):
-        predicted = predictions_from_outputs(task.target, prepared, outputs, opened.label_columns)
-        evaluation = score_predictions(task, prepared, predicted, opened.threshold, time.perf_counter())
+        predicted = decoded_outputs(opened.target, prepared, outputs, opened.label_columns)
+        evaluation = score_predictions(task, opened.target, prepared, predicted, time.perf_counter())
         baseline = evaluation.baseline
         points.append(
             DepthPoint(

@@ -1,19 +1,18 @@
-"""Examples of a task, from files to token ids: rows, checked labels, sequences, windows, words."""
+"""`Example` and `Features`, the two values by which a task meets the program: what is learned or asked, and token ids.
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+Here are also the functions that several tasks share on the way from one to the other: sequences of one or two texts,
+and long texts in overlapping windows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.progress import Position, progress
-from albert.tables.fields import fields_of, null_names
-from albert.tables.files import Kind, input_file, open_input_file
-from albert.tables.records import read_records
-from albert.tables.table import Answer, Row, Rows
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.progress import progress
+from albert.tables.table import Answer
 from albert.text.tokenizer import Tokenizer
 
 
@@ -25,9 +24,10 @@ class Example:
         texts: one or two texts (question, then context), or the words of one text.
         options: the texts of the options; an empty one is absent.
         target: a label id, the index of an option, a number, the ids of the true labels, or an id for each word; None
-            for a span, whose gold answers are `answers`.
+            for a span, whose gold answers are `answers`, and for what is asked.
         group: examples of the same group are scored together too.
         option_labels: what the options are called in the labels of the file; empty for the names of their columns.
+        source, offsets: the text that the words were split from, and the characters of each; empty if words are given.
     """
 
     identifier: str
@@ -38,96 +38,20 @@ class Example:
     options: tuple[str, ...] = ()
     group: str = ""
     option_labels: tuple[str, ...] = ()
+    source: str = ""
+    offsets: tuple[tuple[int, int], ...] = ()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Files to rows. No line is skipped: each is a row or an error that names file and line.
-
-
-@dataclass(frozen=True)
-class SplitFiles:
-    """One file or folder per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`.
-
-    `read_file` is called with the path and the name of the split.
-    """
-
-    folder: str
-    files: Mapping[str, str]
-    read_file: Callable[[Path, str], Rows]
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self.files)
-
-    def with_files(self, files: Mapping[str, Path]) -> Any:
-        return replace(self, files={**self.files, **{split: str(path.absolute()) for split, path in files.items()}})
-
-    def read(self, data: Path, split: str) -> Rows:
-        """The rows of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
-        if split not in self.files:
-            raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, self.files))
-        name = self.files[split]
-        paths = data / self.folder / name, data / name
-        for candidate in (path.with_name(file) for path in paths for file in (path.name, f"{path.name}.gz")):
-            if candidate.exists():
-                return self.read_file(candidate, split)
-        raise MissingInput(data, f"has no {name}", f"expected {paths[0]} or {paths[1]} (or the same .gz)")
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, decompressed by the ending of its name, without a byte order mark."""
-    with open_input_file(input_file(path, "text")) as (content, _):
-        raw = content.read()
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DamagedData(f"{path}:{line}", f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
-
-
-def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any:
-    """The entry of an object in a benchmark's JSON file; DamagedData if it is missing or has another type."""
-    remedy = f"expected {layout}'s JSON layout"
-    if not isinstance(value, dict) or key not in value:
-        raise DamagedData(where, f"has no {key!r}", remedy)
-    if not isinstance(value[key], kind):
-        raise DamagedData(where, f"{key!r} is not a {kind.__name__}", remedy)
-    return value[key]
-
-
-def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Rows:
-    """All rows of a table; values that are not text are converted by `fields_of`.
-
-    Args:
-        kind: format of the file: "TSV", "JSON lines" or "Parquet".
-        columns: names of the columns of a file without a header.
-        drop_broken: leave out and count the lines with another number of fields, which are errors otherwise.
-    """
-    file = input_file(path, kind)
-    rows: list[Row] = []
-    counts: Counter[str] = Counter()
-    unread: Counter[str] = Counter()
-    typed = kind in ("JSON lines", "Parquet")
-    with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
-        reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
-        names = None if columns is None else tuple(columns)
-        broken = counts if drop_broken else None
-        records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
-        for record in records:
-            fields = fields_of(record.fields, record.where, unread) if typed else record.fields
-            nulls = tuple(null_names(record.fields)) if typed else ()
-            rows.append(Row(str(len(rows)), record.where, fields, nulls=nulls))
-    if unread:
-        counts["fields_not_read"] = unread.total()
-    if not rows:
-        raise MissingInput(path, "has no rows")
-    return Rows(rows, {"rows": len(rows), **counts})
+def asked(*texts: str, **others: Any) -> Example:
+    """The example of a request."""
+    return Example("", "request", texts, **others)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Examples to token ids: sequences of one or two texts.
 
 ENCODING_CHUNK = 2048
+MASK = "[MASK]"
 IGNORE_INDEX = -100
 """The target of tokens without a label, which torch and transformers leave out of the loss."""
 
@@ -174,22 +98,32 @@ class Sequences:
         return Sequences(self.tokens[self.token_indices(members)], starts, self.first_lengths[members])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Features:
-    """Sequences in the order of the examples, their targets, and counts of what was cut.
+    """The sequences of examples, their targets, and counts of what was cut.
 
     Attributes:
-        targets: label ids, indices of options or numbers [examples]; true labels, float32 [examples, labels]; for
-            windows and tags see `SpanFeatures` and `TagFeatures`.
-        n_options: consecutive sequences of each example, if all have as many.
-        options: of a multiple choice, which options are there (bool [examples, options]); each of them is a sequence.
+        sequences: in the order of the examples; those of an example are adjacent.
+        targets: label ids, indices of options or numbers [examples]; true labels, float32 [examples, labels]; first and
+            last position of the answer [sequences, 2]; or label ids of tokens [tokens], `IGNORE_INDEX` for none.
+        counts: by what is counted.
+        example_of: the example of each sequence, int64 [sequences].
+        slot_of: its place there, int64 [sequences]: the number of its option (absent ones have no sequence), or window.
+        cut: tokens of the text that did not fit, int64 [sequences].
     """
 
     sequences: Sequences
     targets: np.ndarray
     counts: dict[str, int]
-    n_options: int = 1
-    options: np.ndarray | None = None
+    example_of: np.ndarray
+    slot_of: np.ndarray
+    cut: np.ndarray
+
+    @property
+    def cut_of_examples(self) -> list[list[int]]:
+        """The tokens cut of the sequences of each example; for examples that have a sequence."""
+        ends = np.flatnonzero(np.diff(self.example_of)) + 1
+        return [part.tolist() for part in np.split(self.cut, ends)] if len(self.cut) else []
 
 
 def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
@@ -200,33 +134,103 @@ def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
     return Sequences(tokens, starts, np.fromiter((first for _, first in parts), np.int32, len(parts)))
 
 
-def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> Features:
-    """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
-
-    Two texts that are too long together lose tokens at their ends, as in `tokenizers` (`keep_longest_first`). Targets
-    are label ids, or numbers.
-    """
-    n_texts = len(examples[0].texts) if examples else 1
-    between = 1 if n_texts == 1 else tokenizer.separators
-    room = max_length - n_texts - between
-    if room < n_texts:
-        raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    encoded = [encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
-    parts = []
-    truncated = 0
-    tokens_cut = 0
-    for texts in zip(*encoded, strict=True):
-        kept = keep_longest_first([len(ids) for ids in texts], room)
-        cut = sum(map(len, texts)) - sum(kept)
-        truncated = truncated + (cut > 0)
-        tokens_cut = tokens_cut + cut
-        ids = [tokenizer.cls_id, *texts[0][: kept[0]], *[tokenizer.sep_id] * between]
-        if n_texts > 1:
-            ids += [*texts[1][: kept[1]], tokenizer.sep_id]
-        parts.append((ids, kept[0] + 1 + between))
+def text_features(
+    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, separators: int | None = None
+) -> Features:
+    """A sequence of one or two texts for each example; targets are label ids, or numbers."""
+    sequences, cut = text_sequences([example.texts for example in examples], tokenizer, max_length, separators)
     values = [example.target if isinstance(example.target, int | float) else 0 for example in examples]
-    targets = np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64)
-    return Features(join_sequences(parts), targets, {"truncated": truncated, "tokens_cut": tokens_cut})
+    return Features(
+        sequences=sequences,
+        targets=np.asarray(values, np.float32 if any(isinstance(value, float) for value in values) else np.int64),
+        counts={"truncated": int((cut > 0).sum()), "tokens_cut": int(cut.sum())},
+        example_of=np.arange(len(cut)),
+        slot_of=np.zeros(len(cut), np.int64),
+        cut=cut,
+    )
+
+
+def text_sequences(
+    rows: Sequence[tuple[str, ...]],
+    tokenizer: Tokenizer,
+    max_length: int,
+    separators: int | None = None,
+    masked: bool = False,
+) -> tuple[Sequences, np.ndarray]:
+    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` for each row of one text or two, of at most `max_length` tokens.
+
+    Two texts that are too long together lose tokens at their ends, as in `tokenizers` (`keep_longest_first`).
+
+    Args:
+        separators: the number of `[SEP]` between two texts; None: as many as the tokenizer has.
+        masked: whether a literal `[MASK]`, or the tokenizer's own mask, becomes the mask token.
+
+    Returns:
+        The sequences, and the tokens cut of each, int64 [rows].
+    """
+    of_pair = separators or tokenizer.separators
+    most_texts = max(map(len, rows), default=1)
+    if max_length - most_texts - (of_pair if most_texts > 1 else 1) < most_texts:
+        raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
+    texts = list(chain.from_iterable(rows))
+    ids, counts = _joined_with_masks(texts, tokenizer) if masked else _joined(texts, tokenizer)
+    starts = np.cumsum(counts) - counts
+    cls, sep = (np.array([number], np.int32) for number in (tokenizer.cls_id, tokenizer.sep_id))
+    pieces = [np.zeros(0, np.int32)]
+    lengths = np.zeros(len(rows), np.int64)
+    first_lengths = np.zeros(len(rows), np.int32)
+    cut = np.zeros(len(rows), np.int64)
+    place = 0
+    for number, row in enumerate(rows):
+        n_texts = len(row)
+        own = counts[place : place + n_texts].tolist()
+        between = of_pair if n_texts > 1 else 1
+        kept = keep_longest_first(own, max_length - n_texts - between)
+        start = starts[place]
+        pieces += [cls, ids[start : start + kept[0]], *[sep] * between]
+        if n_texts > 1:
+            start = starts[place + 1]
+            pieces += [ids[start : start + kept[1]], sep]
+        lengths[number] = sum(kept) + n_texts + between
+        first_lengths[number] = kept[0] + 1 + between
+        cut[number] = sum(own) - sum(kept)
+        place += n_texts
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return Sequences(np.concatenate(pieces), ends, first_lengths), cut
+
+
+def _joined(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all texts in one array, and how many each has."""
+    ids = [np.zeros(0, np.int32)]
+    counts = [np.zeros(0, np.int64)]
+    with progress("Encoding", total=len(texts), unit="texts", quiet=len(texts) <= ENCODING_CHUNK) as bar:
+        for start in range(0, len(texts), ENCODING_CHUNK):
+            chunk = texts[start : start + ENCODING_CHUNK]
+            some_ids, some_counts = tokenizer.encode_joined(chunk)
+            ids.append(some_ids)
+            counts.append(some_counts)
+            bar.advance(len(chunk))
+    return np.concatenate(ids), np.concatenate(counts)
+
+
+def _joined_with_masks(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """`_joined`, with the mask token for every mask; blanks before it are ignored."""
+    own = tokenizer.piece(tokenizer.mask_id)
+    divided = [text.replace(own, MASK).split(MASK) for text in texts]
+    for parts in divided:
+        parts[:-1] = [part.rstrip() for part in parts[:-1]]  # byte-level pieces would hold the blank before a mask
+    ids, counts = _joined(list(chain.from_iterable(divided)), tokenizer)
+    of_parts = iter(np.split(ids, np.cumsum(counts)[:-1]))
+    mask = np.array([tokenizer.mask_id], np.int32)
+    pieces = [np.zeros(0, np.int32)]
+    lengths = []
+    for parts in divided:
+        with_masks = [next(of_parts)]
+        for _ in parts[1:]:
+            with_masks += [mask, next(of_parts)]
+        pieces += with_masks
+        lengths.append(sum(map(len, with_masks)))
+    return np.concatenate(pieces), np.array(lengths, np.int64)
 
 
 def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:

@@ -9,11 +9,11 @@ from typing import Any
 from albert.runtime.errors import DamagedData
 from albert.tables.table import Row, Rows
 from albert.tasks.declared import load_tasks
-from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.inputs import Pair, Single
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
+from albert.tasks.split_files import SplitFiles, read_rows
 
 
 def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:

@@ -1,7 +1,7 @@
 """Multi-label classification: any number of labels for each text or pair of texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,35 +11,46 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
 from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, first_of_equal, largest, per_class, text_of
-from albert.tasks.examples import Example, Features, label_sets, text_features
+from albert.tasks.examples import Example, Features, label_sets
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
 from albert.tasks.metrics import Metric
-from albert.tasks.recipe import TaskRecipe
-from albert.tasks.task import Labelled, Predictions, hold_out_examples, label_id, object_file
+from albert.tasks.pipeline import Head, Lengths
+from albert.tasks.single_label import LabelScore, SingleLabel, ranked_labels, scores_by_label
+from albert.tasks.task import Labelled, Predictions, hold_out_examples, label_id, object_file, stacked
+from albert.tasks.texts import TextTask
 from albert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class MultiLabel(Labelled):
+class MultiLabel(TextTask, Labelled):
     """Any number of classes at once (multi-label classification). `labels` are in the order of their ids.
 
     `column` holds a list of labels, or a text with `separator` between them, where whitespace around labels is ignored,
-    and a separator at an end; an empty value means no label.
+    and a separator at an end; an empty value means no label. The `threshold` decides which labels are predicted.
     """
 
     labels: tuple[str, ...]
     column: str
     separator: str = "|"
     names: tuple[str, ...] | None = None
+    threshold: LabelThreshold = field(default_factory=LabelThreshold)
 
+    name = SingleLabel.name
+    about = SingleLabel.about
+    needs = SingleLabel.needs
     kind: ClassVar[str] = "multi-label"
     loss_name: ClassVar[str] = "labels"
-    encodes_pairs: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "multi_label_classification"
     may_be_unlabelled: ClassVar[bool] = True
     takes_threshold: ClassVar[bool] = True
 
-    # ---- From a row to an example, and to token ids -----------------------------------------------------------------
+    @classmethod
+    def of_head(cls, head: Head) -> "MultiLabel | None":
+        if head.problem_type != cls.problem_type or not head.is_trained(cls.heads):
+            return None
+        return cls(head.labels, "label").tuned_as(head.config, head.model, head.threshold)
+
+    # ---- From a row of a table to an example, and to token ids ------------------------------------------------------
 
     def written_labels(self, row: Row) -> tuple[str, ...]:
         return row.texts(self.column, self.separator) if self.column in row.fields else ()
@@ -54,9 +65,9 @@ class MultiLabel(Labelled):
     def refuse_empty(self, row: Row) -> None:
         """No label is a label set, too."""
 
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
-        """One sequence for each example; targets say which labels are true, float32 [examples, labels]."""
-        features = text_features(examples, tokenizer, recipe.max_length)
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> Features:
+        """A sequence for each example; targets say which labels are true, float32 [examples, labels]."""
+        features = super().encode(examples, tokenizer, lengths)
         return replace(features, targets=label_sets(examples, len(self.labels)))
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
@@ -114,35 +125,67 @@ class MultiLabel(Labelled):
         """The mean of the labels' binary cross entropies."""
         return float((np.logaddexp(0, outputs) - outputs * targets).sum() / targets.shape[1])
 
-    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+    # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> np.ndarray:
+    def decode(self, outputs: Iterable[Any], features: Features) -> np.ndarray:
         """The probability of each label, [examples, labels]."""
         import torch
 
-        logits = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
-        return torch.from_numpy(logits if columns is None else logits[:, list(columns)]).sigmoid().numpy()
+        return torch.from_numpy(stacked(outputs, len(self.labels))).sigmoid().numpy()
 
-    def saved_threshold(self, config: Mapping[str, Any], model: str, value: float | None = None) -> LabelThreshold:
-        return saved_label_threshold(config, model, value)
+    Reply = list[LabelScore]
+    about_reply = SingleLabel.about_reply
+
+    def reply(self, example: Example, decoded: np.ndarray, cut: Sequence[int]) -> list[LabelScore]:
+        predicted = dict(zip(self.shown, self.threshold.predicted(decoded[None])[0].tolist(), strict=True))
+        entries = ranked_labels(self.shown, decoded, example, cut)
+        for entry in entries:
+            entry["predicted"] = predicted[entry["label"]]
+        return entries
+
+    def cell_types(self) -> dict[str, Any]:
+        """The labels that are predicted, and the scores of all in the model's order."""
+        return {"labels": [str], "scores": dict.fromkeys(self.shown, float), "tokens_cut": int}
+
+    def cells(self, reply: list[LabelScore]) -> dict[str, Any]:
+        labels = [entry["label"] for entry in reply if entry.get("predicted")]
+        return {**reply[0], "labels": labels, "scores": scores_by_label(self.shown, reply)}
+
+    # ---- The threshold ----------------------------------------------------------------------------------------------
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
         return hold_out_examples(examples, seed)
 
-    def best_threshold(self, examples: Sequence[Example], features: Features, decoded: np.ndarray) -> LabelThreshold:
+    def tuned(self, examples: Sequence[Example], decoded: np.ndarray) -> "MultiLabel":
         """The threshold with the best micro F1."""
         about = f"{len(examples):,} rows held out of the training set"
-        return choose_label_threshold(features.targets > 0, decoded, about)
+        gold = label_sets(examples, len(self.labels)) > 0
+        return replace(self, threshold=choose_label_threshold(gold, decoded, about))
 
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
-    ) -> tuple[Predictions, LabelThreshold]:
+    def tuned_as(self, config: Mapping[str, Any], model: str, threshold: float | None = None) -> "MultiLabel":
+        return replace(self, threshold=saved_label_threshold(config, model, threshold))
+
+    @property
+    def tuned_keys(self) -> dict[str, Any]:
+        return self.threshold.keys
+
+    @property
+    def tuned_note(self) -> str:
+        return self.threshold.note
+
+    def averaged(self, models: Sequence[tuple[Any, Any]]) -> "tuple[MultiLabel, np.ndarray]":
+        """The mean of the probabilities, and of the thresholds."""
+        value = float(np.mean([task.threshold.value for task, _ in models]))
+        may_be_empty = all(task.threshold.may_be_empty for task, _ in models)
+        threshold = LabelThreshold(value, may_be_empty, "nothing: the mean of the models' own")
+        return replace(self, threshold=threshold), np.mean([decoded for _, decoded in models], axis=0)
+
+    # ---- From probabilities to scores -------------------------------------------------------------------------------
+
+    def judge(self, examples: Sequence[Example], decoded: np.ndarray) -> Predictions:
         """The labels from the threshold on."""
-        chosen = threshold if isinstance(threshold, LabelThreshold) else LabelThreshold()
-        predicted = chosen.predicted(decoded)
-        gold = features.targets > 0
+        predicted = self.threshold.predicted(decoded)
+        gold = label_sets(examples, len(self.labels)) > 0
         names = np.array(self.labels, object)
         entries = [
             {
@@ -153,14 +196,7 @@ class MultiLabel(Labelled):
             }
             for example, labels, true, row in zip(examples, predicted, gold, decoded, strict=True)
         ]
-        return Predictions(gold, predicted, entries), chosen
-
-    def average(self, models: Sequence[tuple[Any, Any]]) -> tuple[np.ndarray, LabelThreshold]:
-        """The mean of the probabilities, and of the thresholds."""
-        mean = np.mean([decoded for decoded, _ in models], axis=0)
-        value = float(np.mean([threshold.value for _, threshold in models]))
-        may_be_empty = all(threshold.may_be_empty for _, threshold in models)
-        return mean, LabelThreshold(value, may_be_empty, "nothing: the mean of the models' own")
+        return Predictions(gold, predicted, entries)
 
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         """The sets that are best for micro F1 (some of the most frequent labels), hamming loss (the labels of most
@@ -179,7 +215,7 @@ class MultiLabel(Labelled):
         for labels in sets:
             yield np.tile(labels, (len(gold), 1))
 
-    def linear_baseline(
+    def word_model(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],

@@ -4,20 +4,30 @@ Each option of a question becomes a sequence, `[CLS] passage [SEP] question opti
 each sequence, and the scores of a question's options compete. As in the reference, an option replaces every `_` in the
 question, or follows it; question and option are cut at the start, the passage at its end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.progress import progress
+from albert.tables.records import Record
 from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
-from albert.tasks.examples import Example, Features, join_sequences
+from albert.tasks.examples import ENCODING_CHUNK, Example, Features, asked, join_sequences
 from albert.tasks.inputs import Inputs, PairEncoding
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.pipeline import (
+    Bounds,
+    Fields,
+    Head,
+    Lengths,
+    TokensCut,
+    optional_text_of,
+    text_of,
+    tokens_cut_field,
+)
 from albert.tasks.task import (
     Predictions,
     Task,
@@ -27,8 +37,12 @@ from albert.tasks.task import (
     most_frequent_class,
     object_file,
     softmax,
+    stacked,
 )
 from albert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
 
 OPTION_LABELS = "(option labels)"
 """A column with how each option is called in the labels of the file, where that is not the name of its column."""
@@ -47,18 +61,58 @@ def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], 
 
 
 @dataclass(frozen=True)
+class ChooseQuestion:
+    """One of them."""
+
+    context: str
+    options: Annotated[list[str], Bounds(2)]
+    question: str = ""
+
+
+@dataclass(frozen=True)
+class ChooseRequest:
+    """Questions with options to choose from."""
+
+    questions: Annotated[list[ChooseQuestion], Bounds(1)]
+
+
+class RankedOption(TypedDict):
+    """An option, its index in the input, and its probability."""
+
+    option: str
+    index: int
+    score: float
+    tokens_cut: NotRequired[TokensCut]
+
+
+@dataclass(frozen=True)
 class MultipleChoice(Task):
     """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
-    right one's column. A question may have fewer options: the others are absent.
+    right one's column. A question may have fewer options: the others are absent. What is asked has no columns.
     """
 
     options: tuple[str, ...]
     column: str
 
+    name = "choose"
+    about = "The options, most likely first; each counts as a text."
+    needs = "choose among options"
     kind: ClassVar[str] = "multiple-choice"
     loss_name: ClassVar[str] = "option"
+    heads: ClassVar = {"multiple_choice": ("classifier.", "albert.pooler.")}
+    lengths = Lengths(512, 128, 128)  # of the paper's recipe for RACE (Table 14)
 
-    # ---- From a row to an example -----------------------------------------------------------------------------------
+    @classmethod
+    def of_head(cls, head: Head) -> "MultipleChoice | None":
+        return cls((), "") if head.is_trained(cls.heads) else None
+
+    def fitted(self, lengths: Lengths) -> Lengths:
+        """If no run accepts the question length, question and option take at most half."""
+        if lengths.question_length < lengths.max_length - 3:
+            return lengths
+        return lengths._replace(question_length=(lengths.max_length - 3) // 2)
+
+    # ---- From a row of a table to an example ------------------------------------------------------------------------
 
     @property
     def gold_column(self) -> str:
@@ -88,11 +142,49 @@ class MultipleChoice(Task):
         labels = row.texts(OPTION_LABELS) if OPTION_LABELS in row.fields else ()
         return Example(row.identifier, row.where, texts, gold, options=options, group=row.group, option_labels=labels)
 
+    # ---- A row of a file: a context, at least two options, and a question if there is one ---------------------------
+
+    file_options = ("--question-field", "--context-field", "--options")
+
+    def read(self, record: Record, fields: Fields) -> Example:
+        """Options are a list in one field, or each has its own field, where empty ones are absent."""
+        question = None
+        if fields.question:
+            question = optional_text_of(record, fields.question, Fields.question, "--question")
+        context = text_of(record, fields.context, "--context") if fields.context else ""
+        field, *others = fields.options
+        texts: Any
+        if others or field not in record.fields:
+            texts = [text_of(record, field, "--options"), *(record.fields.get(name) or "" for name in others)]
+        else:
+            texts = record.fields[field]
+        is_list = isinstance(texts, list) and all(isinstance(option, str) for option in texts)
+        options = tuple(option for option in texts if option.strip()) if is_list else ()
+        if len(options) < 2:
+            raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
+        return asked(question or "", context, options=options)
+
+    # ---- A request --------------------------------------------------------------------------------------------------
+
+    Request = ChooseRequest
+    request_example: ClassVar = {
+        "questions": [
+            {
+                "context": "The sea was calm, and the sailors slept on the deck.",
+                "question": "Where did the sailors sleep?",
+                "options": ["on the deck", "in the harbour", "on the island"],
+            }
+        ]
+    }
+
+    def examples(self, request: ChooseRequest) -> list[Example]:
+        return [asked(each.question, each.context, options=tuple(each.options)) for each in request.questions]
+
     # ---- From examples to token ids ---------------------------------------------------------------------------------
 
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> Features:
         """A sequence for each option of each example; targets are the indices of the right ones, int64 [examples]."""
-        return option_features(examples, tokenizer, recipe.max_length, recipe.question_length)
+        return option_features(examples, tokenizer, lengths.max_length, lengths.question_length)
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 
@@ -102,10 +194,8 @@ class MultipleChoice(Task):
 
     def logits(self, output: Any, batch: Any) -> Any:
         """The scores of the options of each example, [examples, options]; minus infinity for absent options."""
-        if batch.options is None:
-            return output.reshape(len(batch.targets), -1)
-        logits = output.new_full(batch.options.shape, float("-inf"))
-        logits[batch.options] = output.reshape(-1)
+        logits = output.new_full((len(batch.targets), batch.n_slots), float("-inf"))
+        logits[batch.example_of, batch.slot_of] = output.reshape(-1)
         return logits
 
     def loss(self, output: Any, batch: Any) -> tuple[Any, Any]:
@@ -119,10 +209,9 @@ class MultipleChoice(Task):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A row for each option, whose target says whether it is the right one; a question is a group."""
         rows = np.stack([np.asarray(row) for row in features]).astype(np.float64)
-        shape = (batches.n_examples, batches.n_options)
-        present = np.ones(shape, np.bool_) if batches.options is None else batches.options
-        groups, columns = np.nonzero(present[members])
-        return rows, columns == batches.targets[members][groups], groups
+        sequences = batches.sequences_of(members)
+        groups = np.repeat(np.arange(len(members)), np.bincount(batches.example_of)[members])
+        return rows, batches.slot_of[sequences] == batches.targets[members][groups], groups
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
@@ -144,36 +233,72 @@ class MultipleChoice(Task):
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         return float(np.logaddexp.reduceat(outputs[:, 0], starts).sum() - outputs[targets, 0].sum())
 
-    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+    # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> np.ndarray:
-        """The probability of each option, [examples, options]; 0 for absent ones."""
-        scores = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
-        if features.options is None:
-            return softmax(scores.reshape(-1, features.n_options))
-        logits = np.full((len(features.options), len(self.options)), -np.inf)
-        logits[:, : features.options.shape[1]][features.options] = scores.reshape(-1)
-        return softmax(logits)
+    def decode(self, outputs: Iterable[Any], features: Features) -> list[np.ndarray]:
+        """For each example the probability of each option; 0 for absent ones."""
+        assert isinstance(features, OptionFeatures)
+        scores = stacked(outputs, 1).astype(np.float64).reshape(-1)
+        logits = np.full((len(features.n_options), max(features.n_options, default=1)), -np.inf)
+        logits[features.example_of, features.slot_of] = scores
+        return [softmax(row[:width]) for row, width in zip(logits, features.n_options, strict=True)]
 
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
-    ) -> tuple[Predictions, None]:
+    Reply = list[RankedOption]
+    about_reply = "For each question, its options, most likely first."
+
+    def reply(self, example: Example, decoded: np.ndarray, cut: Sequence[int]) -> list[RankedOption]:
+        entries: list[RankedOption] = [
+            {"option": option, "index": index, "score": score, **tokens_cut_field(tokens)}
+            for index, (option, score, tokens) in enumerate(zip(example.options, decoded.tolist(), cut, strict=True))
+        ]
+        return sorted(entries, key=lambda entry: -entry["score"])
+
+    def cell_types(self) -> dict[str, Any]:
+        """The best option, and the scores of all in the order of the row."""
+        return {"option": str, "index": int, "score": float, "scores": [float], "tokens_cut": int}
+
+    def cells(self, reply: list[RankedOption]) -> dict[str, Any]:
+        scores = [entry["score"] for entry in sorted(reply, key=lambda entry: entry["index"])]
+        return {**reply[0], "scores": scores, "tokens_cut": sum(entry.get("tokens_cut", 0) for entry in reply)}
+
+    # ---- Its output in an ONNX file: the encoder reads all options as one batch -------------------------------------
+
+    onnx_axes = ("batch", "choices", "sequence")
+
+    def onnx_inputs(self, graph: "GraphWriter", model: Any) -> None:
+        shape = graph.node("Concat", [-1], graph.node("Shape", graph.ids, start=2, end=3), axis=0)
+        graph.ids = graph.node("Reshape", graph.ids, shape)
+        graph.mask = graph.node("Reshape", graph.mask, shape)
+        if model.albert.embeddings.has_types:
+            graph.types = graph.node("Reshape", graph.types, shape)
+
+    def onnx(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        scores = graph.layer(graph.read_by_head(model, hidden), "classifier", model.classifier)
+        batch_and_choices = graph.node("Shape", graph.input_ids, start=0, end=2)
+        return [graph.output("logits", graph.node("Reshape", scores, batch_and_choices), ("batch", "choices"))]
+
+    # ---- From probabilities to scores -------------------------------------------------------------------------------
+
+    def judge(self, examples: Sequence[Example], decoded: Sequence[np.ndarray]) -> Predictions:
         """The most probable option, as the labels of the file call it, or else by the name of its column."""
-        found = class_predictions(self.options, examples, features.targets, decoded)
+        probabilities = np.stack(decoded) if len(decoded) else np.zeros((0, len(self.options)))
+        found = class_predictions(self.options, examples, probabilities)
         for example, entry in zip(examples, found.entries, strict=True):
             labels = self._labels_of(example)
             entry["prediction"] = labels[entry["prediction"]]
             entry["gold"] = None if entry["gold"] is None else labels[entry["gold"]]
             entry["probabilities"] = {labels[name]: value for name, value in entry["probabilities"].items()}
-        return found, None
+        return found
 
     def _labels_of(self, example: Example) -> dict[str, str]:
         """What each column of an option is called; its own name if two have the same label."""
         labels = dict(zip(self.options, example.option_labels, strict=False))
         labels = {name: labels.get(name) or name for name in self.options}
         return labels if len({*labels.values()}) == len(labels) else {name: name for name in self.options}
+
+    def averaged(self, models: Sequence[tuple[Any, Any]]) -> "tuple[MultipleChoice, list[np.ndarray]]":
+        """The mean of the probabilities of each option."""
+        return self, list(np.mean([decoded for _, decoded in models], axis=0))
 
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         return most_frequent_class(gold, len(self.options))
@@ -225,34 +350,51 @@ def join_option(
     return ids, len(kept_passage) + 1 + len(between), *cut
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptionFeatures(Features):
+    """A sequence for each option that is there; `n_options` of each example counts absent ones too."""
+
+    n_options: list[int]
+
+
 def option_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
-) -> Features:
+) -> OptionFeatures:
     """A sequence for each option of each example; targets are the indices of the right ones. Empty options are absent.
 
     `passages_truncated` and `questions_truncated` count questions, `tokens_cut` tokens over all sequences.
     """
-    n_options = max((len(example.options) for example in examples), default=1)
-    present = np.zeros((len(examples), n_options), np.bool_)
     counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
     parts: list[tuple[list[int], int]] = []
+    example_of: list[int] = []
+    slot_of: list[int] = []
+    cut: list[int] = []
     encode = lru_cache(maxsize=1)(tokenizer.encode)  # questions on the same passage are consecutive
-    with progress("Encoding", total=len(examples), unit="questions") as bar:
+    quiet = len(examples) <= ENCODING_CHUNK
+    with progress("Encoding", total=len(examples), unit="questions", quiet=quiet) as bar:
         for number, example in enumerate(examples):
             question, passage = example.texts
-            texts = [option for option in example.options if option]
-            present[number, : len(example.options)] = [bool(option) for option in example.options]
-            options = [tokenizer.encode(question_with_option(question, option)) for option in texts]
+            slots = [slot for slot, option in enumerate(example.options) if option]
+            texts = [question_with_option(question, example.options[slot]) for slot in slots]
+            options = tokenizer.encode_batch(texts)
             joined = [join_option(encode(passage), ids, tokenizer, max_length, question_length) for ids in options]
             parts += [(ids, first) for ids, first, _, _ in joined]
-            counts["passages_truncated"] += any(cut for _, _, cut, _ in joined)
-            counts["questions_truncated"] += any(cut for _, _, _, cut in joined)
-            counts["tokens_cut"] += sum(sum(cuts) for _, _, *cuts in joined)
+            example_of += [number] * len(slots)
+            slot_of += slots
+            cut += [passage_cut + question_cut for _, _, passage_cut, question_cut in joined]
+            counts["passages_truncated"] += any(passage_cut for _, _, passage_cut, _ in joined)
+            counts["questions_truncated"] += any(question_cut for _, _, _, question_cut in joined)
             bar.advance()
-    targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
-    if present.all():
-        return Features(join_sequences(parts), targets, counts, n_options)
-    return Features(join_sequences(parts), targets, counts, options=present)
+    counts["tokens_cut"] = sum(cut)
+    return OptionFeatures(
+        sequences=join_sequences(parts),
+        targets=np.array([0 if example.target is None else example.target for example in examples], np.int64),
+        counts=counts,
+        example_of=np.array(example_of, np.int64),
+        slot_of=np.array(slot_of, np.int64),
+        cut=np.array(cut, np.int64),
+        n_options=[len(example.options) for example in examples],
+    )
 
 
 def option_differences(features: np.ndarray, is_right: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ from albert.tables.files import input_file
 from albert.tables.records import read_records
 from albert.tables.table import Row, Rows
 from albert.tasks.declared import load_tasks
-from albert.tasks.examples import SplitFiles, json_entry
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.metrics import accuracy
 from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.split_files import SplitFiles, json_entry
 
 _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")

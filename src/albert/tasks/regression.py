@@ -1,12 +1,12 @@
 """Regression: a number for each text or pair of texts.
 
 During training the head predicts standard scores (`NumberScale` in `albert.tasks.metrics`); a saved model predicts
-numbers in the unit of the data."""
+numbers in the unit of the data. A cross-encoder of sentence-transformers has such a head, and a function on it."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
@@ -14,30 +14,50 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tables.fields import as_number
 from albert.tables.table import Row
 from albert.tasks.error_analysis import MAX_ERRORS, first_of_equal, text_of
-from albert.tasks.examples import Example, Features, text_features
+from albert.tasks.examples import Example, Features
 from albert.tasks.metrics import Metric, NumberScale
-from albert.tasks.recipe import TaskRecipe
-from albert.tasks.task import Predictions, Task, table_file
-from albert.text.tokenizer import Tokenizer
+from albert.tasks.pipeline import Empty, Head, TokensCut
+from albert.tasks.task import Predictions, stacked, table_file
+from albert.tasks.texts import TextTask, costs
 
 MAX_NUMBER = 3.4e38
 """Numbers are learned and predicted in float32."""
 
 
+class Number(TypedDict):
+    """The number that a regression model predicts, `score`, and the name of what it measures."""
+
+    label: str
+    score: float
+    tokens_cut: NotRequired[TokensCut]
+    empty: NotRequired[Empty]
+
+
 @dataclass(frozen=True)
-class Regression(Task):
-    """A number (regression); values outside `low`..`high` are errors in the data, None is no limit."""
+class Regression(TextTask):
+    """A number (regression); values outside `low`..`high` are errors in the data, None is no limit. The `activation`, a
+    class of `torch.nn`, makes the number of the head's output."""
 
     column: str
     low: float | None = None
     high: float | None = None
+    activation: str = "Identity"
 
+    name = "score"
+    about = "The number that a regression model or a cross-encoder predicts."
+    needs = "score texts"
     kind: ClassVar[str] = "regression"
     loss_name: ClassVar[str] = "score"
-    encodes_pairs: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
 
-    # ---- From a row to an example, and to token ids -----------------------------------------------------------------
+    @classmethod
+    def of_head(cls, head: Head) -> "Regression | None":
+        is_number = len(head.labels) == 1 and head.problem_type != "multi_label_classification"
+        if not is_number or not head.is_trained(cls.heads):
+            return None
+        return cls(head.labels[0], activation=head.score_activation)
+
+    # ---- From a row of a table to an example ------------------------------------------------------------------------
 
     @property
     def gold_column(self) -> str:
@@ -64,10 +84,6 @@ class Regression(Task):
     def written_numbers(self, labels: Iterable[str]) -> np.ndarray:
         values = np.array([as_number(label) for label in labels], np.float64)  # None becomes NaN
         return values[np.isfinite(values)]
-
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
-        """One sequence for each example; targets are the numbers, float32 [examples]."""
-        return text_features(examples, tokenizer, recipe.max_length)
 
     def number_scale(self, targets: np.ndarray) -> NumberScale:
         """Mean and deviation of the training targets; InvalidConfiguration if they are all equal."""
@@ -113,27 +129,38 @@ class Regression(Task):
         """Squared error."""
         return float(np.square(outputs[:, 0] - targets).sum())
 
-    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+    # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> np.ndarray:
+    def decode(self, outputs: Iterable[Any], features: Features) -> np.ndarray:
         """Numbers [examples]."""
-        return np.stack([np.asarray(row) for row in outputs]).astype(np.float64)[:, 0]
+        import torch
 
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
-    ) -> tuple[Predictions, None]:
+        numbers = torch.from_numpy(stacked(outputs, 1))
+        return getattr(torch.nn, self.activation)()(numbers).numpy()[:, 0]
+
+    Reply = Number
+    about_reply = "For each text, its number."
+
+    def reply(self, example: Example, decoded: Any, cut: Sequence[int]) -> Number:
+        return {"label": self.column, "score": float(decoded), **costs(example, cut)}
+
+    def cell_types(self) -> dict[str, Any]:
+        return {"score": float, "tokens_cut": int}
+
+    # ---- From numbers to scores -------------------------------------------------------------------------------------
+
+    def judge(self, examples: Sequence[Example], decoded: np.ndarray) -> Predictions:
         """The numbers."""
         pairs = zip(examples, map(float, decoded), strict=True)
         entries = [{"id": row.identifier, "prediction": number, "gold": row.target} for row, number in pairs]
-        return Predictions(features.targets.astype(np.float64), decoded, entries), None
+        gold = np.array([0.0 if row.target is None else row.target for row in examples], np.float32)
+        return Predictions(gold.astype(np.float64), decoded, entries)
 
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         """The median, which has the smallest absolute error."""
         yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)
 
-    def linear_baseline(
+    def word_model(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],

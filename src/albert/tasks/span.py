@@ -1,76 +1,138 @@
 """Question answering: the answer to a question is a part of its context, or absent.
 
-Long contexts are cut into overlapping windows, `[CLS] question [SEP] context piece [SEP]`. A span starts in the window
-where its first token has most context (Devlin et al. 2019), ends in the same window and has a maximal number of tokens.
-With independent logits its score is the sum of both, unnormalised, so that windows can be compared, and "no answer" is
-start and end at [CLS]. With a joint head (`JointSpanHead` in `albert.model.albert`) the score is the logarithm of
-p(start) p(end | start), and "no answer" has a separate logit."""
+Long contexts are cut into overlapping windows, `[CLS] question [SEP] context piece [SEP]`
+(`albert.tasks.span_windows`); `albert.tasks.span_answers` makes answers of the outputs for them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
-from albert.tables.table import Answer, Row
-from albert.tasks.answers import (
-    NullThreshold,
-    OpenAnswer,
-    choose_threshold,
-    never_answered,
-    normalize_answer,
-    saved_threshold,
-)
+from albert.tables.records import Record
+from albert.tables.table import Row
+from albert.tasks.answers import THRESHOLD_KEY, NullThreshold, never_answered, normalize_answer, saved_threshold
 from albert.tasks.error_analysis import calibration, most_confident, text_of
-from albert.tasks.examples import Example, Features, Sequences, best_windows, cut_windows, join_sequences
+from albert.tasks.examples import Example, Features, asked
 from albert.tasks.inputs import Inputs, PairEncoding
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.pipeline import (
+    ERROR,
+    Bounds,
+    End,
+    Fields,
+    Head,
+    Lengths,
+    Settings,
+    Start,
+    TokensCut,
+    TopK,
+    UnansweredTexts,
+    tokens_cut_field,
+)
+from albert.tasks.pipeline import text_of as text_in
+from albert.tasks.span_answers import (
+    OWN_THRESHOLDS,
+    Answers,
+    average_answers,
+    best_answers,
+    best_null_threshold,
+    decide,
+)
+from albert.tasks.span_windows import SpanFeatures, span_features
 from albert.tasks.task import Predictions, Task, object_file
 from albert.text.tokenizer import Tokenizer
 
-COUNTED = (
-    "windows",
-    "windows_without_answer",
-    "questions_truncated",
-    "contexts_in_several_windows",
-    "answers_not_aligned",
-)
+if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
 
-
-NO_CANDIDATE_SCORE = 1e30
-"""The no-answer score of a context without tokens."""
 SHOWN_ANSWERS = 5
-OWN_THRESHOLDS = NullThreshold(0.0, "nothing: each model's own was subtracted before the mean")
-
+CANDIDATES = 20
+"""Answers of each question that are kept while scoring."""
 HELD_OUT_SHARE = 0.05
 """Of the questions, to choose the threshold on; the reference chooses it on the questions that it then reports."""
 
+CHOSEN_ON_THESE = "best_: with the threshold that is best for the scored questions, as the reference reports it"
 SpanHeadKind = Literal["joint", "independent"]
 """joint: the end given the start, and a separate no-answer logit (the paper's SQuAD 2.0 models); independent: start and
 end logits, both at [CLS] for no answer (question answering in transformers)."""
 
 
 @dataclass(frozen=True)
+class AnswerQuestion:
+    """One of them."""
+
+    question: str
+    context: str
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """Questions, each with its context."""
+
+    questions: Annotated[list[AnswerQuestion], Bounds(1)]
+    top_k: Annotated[TopK, "Number of answers to each question."] = 1
+
+
+class PossibleAnswer(TypedDict):
+    """A span, `answer == context[start:end]`, and its probability; an empty one means that there is no answer."""
+
+    score: float
+    start: Start
+    end: End
+    answer: str
+
+
+class FoundAnswer(PossibleAnswer):
+    """An answer to a question, of which tokens may have been cut."""
+
+    tokens_cut: NotRequired[TokensCut]
+
+
+@dataclass(frozen=True)
 class Span(Task):
-    """A part of the context; `may_be_absent` if a question may have no answer."""
+    """A part of the context; `may_be_absent` if a question may have no answer, which the `threshold` decides.
+
+    A reply has the `top_k` best answers.
+    """
 
     may_be_absent: bool = False
     max_answer_tokens: int = 30
     head: SpanHeadKind = "independent"
+    threshold: NullThreshold | None = None
+    top_k: int | None = None
 
+    name = "answer"
+    about = "The spans of a context that best answer a question, as exact slices of it; long contexts are read in full."
+    needs = "answer questions"
     kind: ClassVar[str] = "question-answering"
     loss_name: ClassVar[str] = "span"
     per_sequence: ClassVar[bool] = False
     may_be_unlabelled: ClassVar[bool] = True
     is_linear: ClassVar[bool] = False
+    heads: ClassVar = {"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)}
+    lengths = Lengths(384, 64, 128)  # of the paper's recipe for SQuAD (Table 14)
 
-    # ---- From a row to an example -----------------------------------------------------------------------------------
+    @classmethod
+    def of_head(cls, head: Head) -> "Span | None":
+        if not head.is_trained(cls.heads):
+            return None
+        is_joint = head.kind == "joint_question_answering"
+        may_be_absent = is_joint or THRESHOLD_KEY in head.config
+        task = cls(may_be_absent, head="joint" if is_joint else "independent", top_k=1)
+        return task.tuned_as(head.config, head.model) if may_be_absent else task
+
+    def fitted(self, lengths: Lengths) -> Lengths:
+        """Shorter ones if no run accepts these."""
+        length, question_length, stride = lengths
+        if question_length + stride <= length - 3:
+            return lengths
+        question_length = min(question_length, max(1, (length - 3) // 3))
+        return Lengths(length, question_length, max(1, min(stride, (length - 3 - question_length) // 2)))
+
+    # ---- From a row of a table to an example ------------------------------------------------------------------------
 
     @property
     def gold_column(self) -> None:
@@ -95,32 +157,61 @@ class Span(Task):
     def refuse_empty(self, row: Row) -> None:
         """A question without an answer is not an error here."""
 
+    # ---- A row of a file, and a request -----------------------------------------------------------------------------
+
+    file_options = ("--question-field", "--context-field", "--top-k")
+
+    def read(self, record: Record, fields: Fields) -> Example:
+        question = text_in(record, fields.question, "--question")
+        return asked(question, text_in(record, fields.context, "--context"))
+
+    Request = AnswerRequest
+    request_example: ClassVar = {
+        "questions": [
+            {"question": "Where was the whale seen?", "context": "In 1866 a whale was seen off the coast of Australia."}
+        ],
+        "top_k": 1,
+    }
+    is_windowed = True
+
+    def examples(self, request: AnswerRequest) -> list[Example]:
+        return [asked(entry.question, entry.context) for entry in request.questions]
+
+    def settings(self, request: AnswerRequest) -> Settings:
+        return Settings(top_k=request.top_k)
+
+    def with_settings(self, settings: Settings) -> "Span":
+        return replace(self, top_k=settings.top_k or 1)
+
     # ---- From examples to token ids ---------------------------------------------------------------------------------
 
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> "SpanFeatures":
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> SpanFeatures:
         """The windows of every example."""
-        return span_features(examples, tokenizer, recipe.max_length, recipe.question_length, recipe.stride)
+        return span_features(examples, tokenizer, *lengths)
 
-    def training_part(
-        self, examples: Sequence[Example], features: Features, title: str
-    ) -> tuple[Sequences, np.ndarray]:
+    def to_train(self, examples: Sequence[Example], features: Features, title: str) -> Features:
         """The windows to train on.
 
         If every question has an answer: the windows that contain it. If answers may be absent: all windows, with [CLS]
         as the target of those without an answer, except windows of a question whose answer is in none of them.
         """
-        assert isinstance(features, SpanFeatures)
         has_answer = features.targets[:, 0] >= 0
         if not has_answer.any():
             raise InvalidConfiguration(title, "no window of the training set holds an answer")
         if self.may_be_absent:
-            of_example = np.array([window.example for window in features.windows])
             usable = np.array([not example.answers for example in examples])
-            usable[of_example[has_answer]] = True
-            windows = np.flatnonzero(usable[of_example])
+            usable[features.example_of[has_answer]] = True
+            windows = np.flatnonzero(usable[features.example_of])
         else:
             windows = np.flatnonzero(has_answer)
-        return features.sequences.select(windows), np.maximum(features.targets[windows], 0)
+        return Features(
+            sequences=features.sequences.select(windows),
+            targets=np.maximum(features.targets[windows], 0),
+            counts=features.counts,
+            example_of=np.arange(len(windows)),
+            slot_of=np.zeros(len(windows), np.int64),
+            cut=features.cut[windows],
+        )
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 
@@ -170,32 +261,106 @@ class Span(Task):
             loss = loss + decision / 2
         return loss, right.sum()
 
-    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+    # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> "list[Answers]":
+    def decode(self, outputs: Iterable[Any], features: Features) -> list[Answers]:
         """The best answers of every example."""
         assert isinstance(features, SpanFeatures)
-        return best_answers(examples, features, outputs, self.max_answer_tokens, may_be_absent=self.may_be_absent)
+        kept = self.top_k or CANDIDATES
+        return best_answers(features, outputs, self.max_answer_tokens, kept, self.may_be_absent)
 
-    def saved_threshold(self, config: Mapping[str, Any], model: str, value: float | None = None) -> NullThreshold:
-        return saved_threshold(config, model)
+    Reply = list[FoundAnswer]
+    about_reply = "For each question, its answers, most likely first; an empty one means that there is no answer."
 
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: "list[Answers]", threshold: Any
-    ) -> tuple[Predictions, NullThreshold | None]:
-        """The best spans; no answer by the threshold, if a question may have none.
+    def reply(self, example: Example, decoded: Answers, cut: Sequence[int]) -> list[FoundAnswer]:
+        """The spans and, if there is a threshold, no answer; the first is the one that the threshold decides for."""
+        if not decoded.candidates:
+            raise UnansweredTexts("context", {0: ("holds no text to answer from", None)})
+        ranked: list[PossibleAnswer] = [
+            {"score": span.probability, "start": span.start, "end": span.end, "answer": span.text}
+            for span in decoded.candidates
+        ]
+        if self.threshold is not None:
+            none: PossibleAnswer = {"score": decoded.no_answer_probability, "start": 0, "end": 0, "answer": ""}
+            if decide([decoded], self.threshold)[0].answered:
+                others = [none, *ranked[1:]]
+                ranked = [ranked[0], *sorted(others, key=lambda answer: -answer["score"])]
+            else:
+                ranked = [none, *ranked]
+        return [{**answer, **tokens_cut_field(cut[0])} for answer in ranked[: self.top_k]]
 
-        Without a threshold it is chosen on these questions.
-        """
-        open_answers = None
-        if not self.may_be_absent:
-            threshold = None
-        else:
-            if not isinstance(threshold, NullThreshold):
-                threshold = best_null_threshold(examples, decoded, "the very questions that are scored")
-            open_answers = decide(decoded, threshold)
+    def cell_types(self) -> dict[str, Any]:
+        """The best answer, and the others if there are any."""
+        columns: dict[str, Any] = {"score": float, "start": int, "end": int, "answer": str}
+        if (self.top_k or 1) > 1:
+            columns["others"] = [PossibleAnswer]
+        return {**columns, "tokens_cut": int, ERROR: str}
+
+    def cells(self, reply: list[FoundAnswer]) -> dict[str, Any]:
+        others = [{name: other[name] for name in ("score", "start", "end", "answer")} for other in reply[1:]]
+        return {**reply[0], "others": others}
+
+    # ---- Its outputs in an ONNX file: starts and ends, or those of the joint head -----------------------------------
+
+    def onnx(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        if self.head == "joint":
+            return graph.joint_span_outputs(model, hidden)
+        both = graph.layer(hidden, "qa_outputs", model.qa_outputs.outputs)
+        start, end = (graph.node("Squeeze", part, [2]) for part in graph.nodes("Split", 2, both, [1, 1], axis=-1))
+        axes = ("batch", "sequence")
+        return [graph.output("start_logits", start, axes), graph.output("end_logits", end, axes)]
+
+    def onnx_expected(self, model: Any, hidden: Any, packed: Any) -> dict[str, Any]:
+        output = model.head_outputs(hidden, packed)
+        if self.head == "independent":
+            return {"start_logits": output[0], "end_logits": output[1]}
+        return {
+            "start_logits": output.starts,
+            "start_places": output.beam,
+            "end_logits": output.ends,
+            "unanswerable_logits": output.unanswerable,
+        }
+
+    # ---- The no-answer threshold ------------------------------------------------------------------------------------
+
+    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+        return hold_out_questions(examples, seed)
+
+    def tuned(self, examples: Sequence[Example], decoded: list[Answers]) -> "Span":
+        about = f"{len(examples):,} questions held out of the training set"
+        return replace(self, threshold=best_null_threshold(examples, decoded, about))
+
+    def tuned_as(self, config: Mapping[str, Any], model: str, threshold: float | None = None) -> "Span":
+        saved = saved_threshold(config, model)
+        return replace(self, threshold=saved) if self.may_be_absent else self
+
+    def tuned_on_scored(self, examples: Sequence[Example], decoded: list[Answers]) -> "Span":
+        if self.threshold is not None or not self.may_be_absent:
+            return self
+        about = "the very questions that are scored"
+        return replace(self, threshold=best_null_threshold(examples, decoded, about))
+
+    @property
+    def tuned_keys(self) -> dict[str, Any]:
+        return {} if self.threshold is None else self.threshold.keys
+
+    @property
+    def tuned_note(self) -> str | None:
+        return None if self.threshold is None else self.threshold.note
+
+    @property
+    def score_note(self) -> str | None:
+        return CHOSEN_ON_THESE if self.may_be_absent else None
+
+    def averaged(self, models: Sequence[tuple[Any, Any]]) -> "tuple[Span, list[Answers]]":
+        answers = average_answers([(decoded, task.threshold or OWN_THRESHOLDS) for task, decoded in models])
+        return replace(self, threshold=OWN_THRESHOLDS if self.may_be_absent else None), answers
+
+    # ---- From answers to scores -------------------------------------------------------------------------------------
+
+    def judge(self, examples: Sequence[Example], decoded: list[Answers]) -> Predictions:
+        """The best spans; no answer by the threshold, if a question may have none."""
+        open_answers = None if self.threshold is None else decide(decoded, self.threshold)
         texts = []
         entries = []
         for index, (example, answer) in enumerate(zip(examples, decoded, strict=True)):
@@ -215,19 +380,7 @@ class Span(Task):
             ]
             entries.append(entry)
         gold = [tuple(answer.text for answer in example.answers) for example in examples]
-        return Predictions(gold, texts if open_answers is None else open_answers, entries), threshold
-
-    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        return hold_out_questions(examples, seed)
-
-    def best_threshold(
-        self, examples: Sequence[Example], features: Features, decoded: "list[Answers]"
-    ) -> NullThreshold:
-        about = f"{len(examples):,} questions held out of the training set"
-        return best_null_threshold(examples, decoded, about)
-
-    def average(self, models: Sequence[tuple[Any, Any]]) -> "tuple[list[Answers], NullThreshold]":
-        return average_answers(models), OWN_THRESHOLDS
+        return Predictions(gold, texts if open_answers is None else open_answers, entries)
 
     def constants(self, gold: Any) -> Iterator[Any]:
         """No answer; where every question has one, the answer that is right for most, the first of equals."""
@@ -302,265 +455,3 @@ def hold_out_questions(examples: Sequence[Example], seed: int) -> tuple[list[Exa
     if not train:
         raise InvalidConfiguration("null threshold", "too few contexts to hold some out of training for it", remedy)
     return train, [example for example in examples if example.texts[1] in held]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Questions and contexts to windows: long contexts are cut into overlapping pieces of at most `max_length` tokens. A
-# token in several windows is predicted from the one with the most context around it.
-
-
-@dataclass(frozen=True)
-class Window:
-    """The part of a context in one sequence.
-
-    Attributes:
-        example: index of the example.
-        offset: position in the sequence of the context token `first_token`, the first of `n_tokens`.
-        best: bool [n_tokens], the tokens that have their most context in this window.
-    """
-
-    example: int
-    offset: int
-    first_token: int
-    n_tokens: int
-    best: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanFeatures(Features):
-    """Windows of all examples in order.
-
-    `character_spans[example]` (int [context tokens, 2]) are start and end of the tokens in the context. `targets`
-    (int64 [windows, 2]) are first and last position of the answer in the sequence, -1 if it is not in the window.
-    """
-
-    windows: list[Window]
-    character_spans: list[np.ndarray]
-
-
-def span_features(
-    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int, stride: int
-) -> SpanFeatures:
-    """The windows of every example; the target is the first gold answer."""
-    special = 2 + tokenizer.separators
-    room = max_length - question_length - special
-    if room < stride:
-        raise InvalidConfiguration(
-            "stride",
-            f"{stride} exceeds the {room} context tokens that fit beside a question of {question_length}",
-            "use a smaller stride or question length, or a larger maximum length",
-        )
-    counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
-    encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on the same context are consecutive
-    parts = []
-    windows = []
-    spans = []
-    targets = []
-    with progress("Encoding", total=len(examples), unit="questions") as bar:
-        for index, example in enumerate(examples):
-            question, context = example.texts
-            question_ids = tokenizer.encode(question)
-            counts["questions_truncated"] += len(question_ids) > question_length
-            question_ids = question_ids[:question_length]
-            context_ids, offsets = encode(context)
-            context_spans = np.asarray(offsets, np.int64).reshape(-1, 2)
-            answer = token_span(context_spans, example.answers[0]) if example.answers else None
-            counts["answers_not_aligned"] += bool(example.answers) and answer is None
-            pieces = cut_windows(len(context_ids), max_length - len(question_ids) - special, stride)
-            counts["contexts_in_several_windows"] += len(pieces) > 1
-            offset = len(question_ids) + 1 + tokenizer.separators
-            for (start, stop), best in zip(pieces, best_windows(pieces, len(context_ids)), strict=True):
-                first = [tokenizer.cls_id, *question_ids, *[tokenizer.sep_id] * tokenizer.separators]
-                parts.append(([*first, *context_ids[start:stop], tokenizer.sep_id], offset))
-                windows.append(Window(index, offset, start, stop - start, best))
-                inside = answer is not None and start <= answer[0] and answer[1] < stop
-                target = (answer[0] - start + offset, answer[1] - start + offset) if answer and inside else (-1, -1)
-                counts["windows_without_answer"] += not inside
-                targets.append(target)
-            spans.append(context_spans)
-            bar.advance()
-    counts["windows"] = len(windows)
-    positions = np.asarray(targets, np.int64).reshape(-1, 2)
-    return SpanFeatures(join_sequences(parts), positions, counts, windows=windows, character_spans=spans)
-
-
-def token_span(character_spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
-    """First and last token that overlap the answer; None if its position is unknown or has no token."""
-    if answer.start is None:
-        return None
-    end = answer.start + len(answer.text)
-    tokens = np.flatnonzero((character_spans[:, 0] < end) & (character_spans[:, 1] > answer.start))
-    return (int(tokens[0]), int(tokens[-1])) if len(tokens) else None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# From the outputs for the windows to answers.
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A possible answer: characters `start`..`end` of the context, with score and probability."""
-
-    text: str
-    start: int
-    end: int
-    score: float
-    probability: float
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The possible answers to one question.
-
-    Attributes:
-        candidates: best first; empty only for a context without tokens.
-        no_answer: the no-answer score, larger is less answerable; None if every question has an answer.
-        no_answer_probability: sums to 1 with the probabilities of all spans, not only the candidates.
-    """
-
-    candidates: list[Candidate]
-    no_answer: float | None
-    no_answer_probability: float
-
-
-def best_answers(
-    examples: Sequence[Example],
-    features: SpanFeatures,
-    rows: Sequence[Any],
-    max_answer_tokens: int = 30,
-    n_best: int = 20,
-    may_be_absent: bool = False,
-) -> list[Answers]:
-    """The best answers of every example.
-
-    Args:
-        rows: output of the model for each window: [length, 2] logits of start and end, or a `SpanBeamRow` of a joint
-            head (`albert.model.albert`).
-    """
-    windows: list[list[tuple[Window, Any]]] = [[] for _ in examples]
-    for window, row in zip(features.windows, rows, strict=True):
-        windows[window.example].append((window, row))
-    answers = []
-    for example, character_spans, own in zip(examples, features.character_spans, windows, strict=True):
-        spans = zip(*(_spans_of(window, row, max_answer_tokens) for window, row in own), strict=True)
-        first, last, score, best = map(np.concatenate, spans)
-        if best.any():  # otherwise the beam of a joint head has no token with most context, and all spans count
-            first = first[best]
-            last = last[best]
-            score = score[best]
-        log_total = float(np.logaddexp.reduce(score)) if len(score) else -np.inf
-        highest = float(score.max(initial=-np.inf))
-        no_answer: float | None = None
-        log_none = -np.inf
-        if may_be_absent:
-            no_answer, log_none = _no_answer([row for _, row in own], highest, log_total)
-        log_all = float(np.logaddexp(log_total, log_none))
-        spans = np.stack([character_spans[first, 0], character_spans[last, 1]], axis=1)
-        candidates = _candidates(spans, score, example.texts[1], log_all, n_best)
-        none = float(np.exp(log_none - log_all)) if candidates else 1.0
-        answers.append(Answers(candidates, no_answer, none))
-    return answers
-
-
-def _spans_of(window: Window, row: Any, max_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Spans of a window: first token, last token, score, and whether the first token has its most context there."""
-    context = slice(window.offset, window.offset + window.n_tokens)
-    if isinstance(row, np.ndarray):
-        first = np.arange(window.n_tokens)
-        starts, ends = row[context].astype(np.float64).T
-        end_scores = _end_windows(ends[None], max_tokens)[0]
-    else:
-        positions, columns = np.unique(row.beam, return_index=True)
-        beam = positions - window.offset
-        inside = (beam >= 0) & (beam < window.n_tokens)
-        first = beam[inside]
-        starts = _log_softmax(row.starts)[context][first]
-        ends = np.stack([_log_softmax(column)[context] for column in row.ends.T], axis=0)[columns[inside]]
-        end_scores = np.take_along_axis(_end_windows(ends, max_tokens), first[:, None, None], axis=1)[:, 0]
-    score = starts[:, None] + end_scores
-    last = first[:, None] + np.arange(max_tokens)
-    finite = np.isfinite(score)
-    first, best = (np.broadcast_to(values[:, None], score.shape)[finite] for values in (first, window.best[first]))
-    return first + window.first_token, last[finite] + window.first_token, score[finite], best
-
-
-def _end_windows(ends: np.ndarray, max_tokens: int) -> np.ndarray:
-    """[n, tokens] to [n, tokens, max_tokens]: the ends from each token on, minus infinity after the last."""
-    padded = np.concatenate([ends, np.full((len(ends), max_tokens), -np.inf)], axis=1)
-    return np.lib.stride_tricks.sliding_window_view(padded, max_tokens, axis=1)[:, : ends.shape[1]]
-
-
-def _no_answer(rows: Sequence[Any], best: float, log_total: float) -> tuple[float, float]:
-    """The no-answer score and the logarithm of its weight relative to the spans, from the window with the smallest."""
-    if isinstance(rows[0], np.ndarray):
-        at_cls = min(float(row[0, 0]) + float(row[0, 1]) for row in rows)
-        return at_cls - best if np.isfinite(best) else NO_CANDIDATE_SCORE, at_cls
-    logit = min(float(row.unanswerable) for row in rows)
-    return logit, logit + log_total  # the logit of no answer against all spans together
-
-
-def _candidates(spans: np.ndarray, scores: np.ndarray, context: str, log_all: float, n_best: int) -> list[Candidate]:
-    """The best candidates, each span of characters once; a blank piece alone has none."""
-    candidates: dict[tuple[int, int], Candidate] = {}
-    for index in np.argsort(-scores, kind="stable"):
-        start = int(spans[index, 0])
-        end = int(spans[index, 1])
-        score = float(scores[index])
-        if start == end:
-            continue
-        probability = float(np.exp(score - log_all))
-        candidates.setdefault((start, end), Candidate(context[start:end], start, end, score, probability))
-        if len(candidates) == n_best:
-            break
-    return list(candidates.values())
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    logits = logits.astype(np.float64)
-    return logits - np.logaddexp.reduce(logits)
-
-
-def decide(answers: Sequence[Answers], threshold: NullThreshold) -> list[OpenAnswer]:
-    """The best answers, and by a threshold whether they are given."""
-    decided = []
-    for answer in answers:
-        assert answer.no_answer is not None, "decoded as if every question had an answer"
-        text = answer.candidates[0].text if answer.candidates else ""
-        decided.append(OpenAnswer(text, answer.no_answer, answered=answer.no_answer <= threshold.value))
-    return decided
-
-
-def best_null_threshold(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
-    """The threshold with the best F1 on these questions."""
-    gold = [[answer.text for answer in example.answers] for example in examples]
-    return NullThreshold(choose_threshold(gold, decide(answers, NullThreshold())), chosen_on)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The answers of several models, averaged as in the paper (section 4.9): the mean over the models that proposed a span,
-# so that a span of a single confident model may win; and the mean no-answer score over all models.
-
-
-def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -> list[Answers]:
-    """The averaged answers of several models to the same questions, for the threshold `OWN_THRESHOLDS`.
-
-    Each model's threshold is subtracted from its no-answer scores. Probabilities are means over models, scaled so that
-    they sum to 1 with the mean no-answer probability.
-    """
-    averaged = []
-    for answers in zip(*(own for own, _ in models), strict=True):
-        proposed: dict[tuple[int, int], list[Candidate]] = {}
-        for candidate in chain.from_iterable(each.candidates for each in answers):
-            proposed.setdefault((candidate.start, candidate.end), []).append(candidate)
-        means = {span: float(np.mean([candidate.probability for candidate in own])) for span, own in proposed.items()}
-        none = float(np.mean([each.no_answer_probability for each in answers]))
-        scale = (1 - none) / (sum(means.values()) or 1.0)
-        ranked = sorted(proposed, key=lambda span: (-means[span], -len(proposed[span]), span))
-        candidates = [Candidate(proposed[s][0].text, *s, score=means[s], probability=means[s] * scale) for s in ranked]
-        scores = [
-            each.no_answer - threshold.value
-            for each, (_, threshold) in zip(answers, models, strict=True)
-            if each.no_answer is not None
-        ]
-        averaged.append(Answers(candidates, float(np.mean(scores)) if scores else None, none))
-    return averaged

@@ -13,9 +13,9 @@ from albert.runtime.json_files import unique_keys
 from albert.tables.table import Answer, Row, Rows
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.declared import load_tasks
-from albert.tasks.examples import SplitFiles, json_entry, read_text
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.span import Span
+from albert.tasks.split_files import SplitFiles, json_entry, read_text
 from albert.text.sentences import replace_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------

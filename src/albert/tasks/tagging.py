@@ -5,27 +5,19 @@ Each word is encoded by itself, so that its pieces do not depend on its neighbou
 sentence is read in windows that overlap by half; a word is predicted where its first piece has most context."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tables.records import Record
 from albert.tables.table import Row
 from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
-from albert.tasks.examples import (
-    IGNORE_INDEX,
-    Example,
-    Features,
-    Sequences,
-    best_windows,
-    cut_windows,
-    encode_all,
-    join_sequences,
-)
+from albert.tasks.examples import IGNORE_INDEX, Example, Features, asked
 from albert.tasks.inputs import PairEncoding
 from albert.tasks.metrics import (
     OUTSIDE,
@@ -36,7 +28,7 @@ from albert.tasks.metrics import (
     has_prefixes,
     runs_of,
 )
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.pipeline import End, Fields, Head, Lengths, Settings, Start, Texts, text_of
 from albert.tasks.task import (
     Labelled,
     Predictions,
@@ -48,7 +40,11 @@ from albert.tasks.task import (
     softmax,
     solve_classes,
 )
+from albert.tasks.word_windows import TagFeatures, tag_features
 from albert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from albert.inference.onnx_graph import GraphWriter, Output
 
 MAX_SHIFT = 3.0
 SHIFT_STEP = 0.25
@@ -68,8 +64,6 @@ class OutsideShift:
     value: float
     chosen_on: str
 
-    keys: ClassVar[dict[str, Any]] = {}
-
     @property
     def note(self) -> str:
         change = f"is lowered by {self.value:g}" if self.value else "stays as it was trained"
@@ -85,23 +79,57 @@ class OutsideShift:
 
 
 @dataclass(frozen=True)
+class TagRequest:
+    """One text or many."""
+
+    texts: Texts
+
+
+class TaggedWord(TypedDict):
+    """A word with its label, `entity`, and the label's probability."""
+
+    word: str
+    entity: str
+    score: float
+
+
+class WordInText(TaggedWord):
+    """A tagged word and its characters in the text."""
+
+    start: Start
+    end: End
+
+
+@dataclass(frozen=True)
 class TokenTagging(Labelled):
     """One of several classes for every word (token classification). `labels` are in the order of their ids.
 
     `column` holds a list with a tag for each word, or a text with whitespace between tags. `names` are readable names
-    for tags that are digits in the files; they say whether tags are those of entities, and are what is scored.
+    for tags that are digits in the files; they say whether tags are those of entities, and are what is scored. `shift`
+    lowers the logit of `O`. A text that is asked is split at blanks, or as the sentences of CoNLL.
     """
 
     labels: tuple[str, ...]
     column: str
     names: tuple[str, ...] | None = None
+    shift: OutsideShift | None = None
+    at_blanks: bool = False
 
+    name = "tag"
+    about = "The most likely label of every word, with the word's position in the text; long texts are read in full."
+    needs = "tag words"
     kind: ClassVar[str] = "token-classification"
     loss_name: ClassVar[str] = "tags"
     per_sequence: ClassVar[bool] = False
     per_token: ClassVar[bool] = True
+    heads: ClassVar = {"token_classification": ("classifier.",)}
+    has_labels = True
 
-    # ---- From a row to an example, and to token ids -----------------------------------------------------------------
+    @classmethod
+    def of_head(cls, head: Head) -> "TokenTagging | None":
+        return cls(head.labels, "tags") if head.is_trained(cls.heads) else None
+
+    # ---- From a row of a table to an example ------------------------------------------------------------------------
 
     def written_labels(self, row: Row) -> tuple[str, ...]:
         return row.texts(self.column) if self.column in row.fields else ()
@@ -120,26 +148,56 @@ class TokenTagging(Labelled):
     def refuse_empty(self, row: Row) -> None:
         """A sentence without words has no tags."""
 
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> "TagFeatures":
+    # ---- A row of a file: a text, or a list of its words; a request: texts ------------------------------------------
+
+    file_options = ("--text", "--words", "--group")
+    reads_words = True
+
+    def read(self, record: Record, fields: Fields) -> Example:
+        value = record.fields.get(fields.text)
+        if isinstance(value, list) and all(isinstance(word, str) for word in value):
+            return asked(*value)
+        text = text_of(record, fields.text, "--text")
+        return asked(*text.split()) if self.at_blanks else text_to_tag(text)
+
+    Request = TagRequest
+    request_example: ClassVar = {"texts": ["The captain of the Nautilus was a strange man."]}
+    is_windowed = True
+
+    def examples(self, request: TagRequest) -> list[Example]:
+        return [text_to_tag(text) for text in request.texts]
+
+    def with_settings(self, settings: Settings) -> "TokenTagging":
+        return replace(self, at_blanks=settings.words)
+
+    # ---- From examples to token ids ---------------------------------------------------------------------------------
+
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> TagFeatures:
         """The windows of all sentences; tags that continue no entity are counted."""
         texts = [example.texts for example in examples]
         tags = [example.target for example in examples]
-        features = tag_features(texts, tokenizer, recipe.max_length, tags)
+        features = tag_features(texts, tokenizer, lengths.max_length, tags)
         if not has_prefixes(self.shown):
             return features
         known = (sentence for sentence in tags if isinstance(sentence, tuple))
         invalid = sum(count_invalid_continuations([self.shown[tag] for tag in sentence]) for sentence in known)
         return replace(features, counts={"tags_that_continue_nothing": invalid, **features.counts})
 
-    def training_part(
-        self, examples: Sequence[Example], features: Features, title: str
-    ) -> tuple[Sequences, np.ndarray]:
+    def to_train(self, examples: Sequence[Example], features: Features, title: str) -> Features:
         """The sequences in which a word is predicted, and the targets of their tokens."""
         assert isinstance(features, TagFeatures)
-        if not len(features.learnable):
+        members = features.learnable
+        if not len(members):
             raise InvalidConfiguration(title, "no sentence of the training set has a word")
-        tokens = features.sequences.token_indices(features.learnable)
-        return features.sequences.select(features.learnable), features.targets[tokens]
+        tokens = features.sequences.token_indices(members)
+        return Features(
+            sequences=features.sequences.select(members),
+            targets=features.targets[tokens],
+            counts=features.counts,
+            example_of=np.arange(len(members)),
+            slot_of=np.zeros(len(members), np.int64),
+            cut=features.cut[members],
+        )
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 
@@ -182,7 +240,7 @@ class TokenTagging(Labelled):
         """Of entities the logit of `O` is; of other tags nothing."""
         return OUTSIDE in self.shown
 
-    def read(self, tags: Sequence[str]) -> list[Any]:
+    def entities(self, tags: Sequence[str]) -> list[Any]:
         """The entities that tags form."""
         return entities_of(tags) if has_prefixes(self.shown) else runs_of(tags)
 
@@ -191,56 +249,93 @@ class TokenTagging(Labelled):
             return list(examples), []
         return hold_out_examples(examples, seed)
 
-    def best_threshold(
-        self, examples: Sequence[Example], features: Features, decoded: np.ndarray
-    ) -> OutsideShift | None:
+    def tuned(self, examples: Sequence[Example], decoded: Sequence[np.ndarray]) -> "TokenTagging":
         """The shift of `O` with the best F1 of entities; that of each shift is its mean with two on either side.
 
         None if there is no entity to be found.
         """
-        assert isinstance(features, TagFeatures)
         targets = [example.target for example in examples]
         gold = [[self.shown[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
         assert len(gold) == len(examples), "sentences held out of training have tags"
-        if not any(self.read(tags) for tags in gold):
-            return None
+        if not any(self.entities(tags) for tags in gold):
+            return self
         about = f"{len(examples):,} sentences held out of training"
         outside = self.shown.index(OUTSIDE)
         shifts = np.arange(0.0, MAX_SHIFT + SHIFT_STEP / 2, SHIFT_STEP)
         scores = []
         for value in shifts:
-            shifted = OutsideShift(float(value), about).applied_to(decoded, outside).argmax(axis=1)
-            found = [[self.shown[tag] for tag in tags] for tags in features.split_by_sentence(shifted)]
-            scores.append(entity_scores(gold, found, self.read)["entity_f1"])
+            shift = OutsideShift(float(value), about)
+            found = []
+            for rows in decoded:
+                tags = shift.applied_to(rows, outside).argmax(axis=1) if len(rows) else ()
+                found.append([self.shown[tag] for tag in tags])
+            scores.append(entity_scores(gold, found, self.entities)["entity_f1"])
         padded = np.pad(np.array(scores), 2, mode="edge")
         smooth = np.convolve(padded, np.full(5, 0.2), mode="valid")
-        return OutsideShift(float(shifts[int(smooth.argmax())]), about)
+        return replace(self, shift=OutsideShift(float(shifts[int(smooth.argmax())]), about))
 
-    def fold(self, threshold: Any, model: Any) -> None:
+    @property
+    def tuned_note(self) -> str | None:
+        return None if self.shift is None else self.shift.note
+
+    def bake(self, model: Any) -> None:
         """Lower the bias of `O`."""
-        if isinstance(threshold, OutsideShift):
-            model.classifier.bias.data[self.shown.index(OUTSIDE)] -= threshold.value
+        if self.shift is not None:
+            model.classifier.bias.data[self.shown.index(OUTSIDE)] -= self.shift.value
 
-    # ---- From outputs to predictions and scores ---------------------------------------------------------------------
+    def averaged(self, models: Sequence[tuple[Any, Any]]) -> "tuple[TokenTagging, list[np.ndarray]]":
+        """The mean of the probabilities of each word."""
+        sentences = zip(*(decoded for _, decoded in models), strict=True)
+        return self, [np.mean(of_models, axis=0) for of_models in sentences]
 
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> np.ndarray:
-        """Probabilities [words of all examples, labels]."""
+    # ---- From outputs to a reply ------------------------------------------------------------------------------------
+
+    def decode(self, outputs: Iterable[Any], features: Features) -> list[np.ndarray]:
+        """For each example the probabilities [words, labels]."""
         assert isinstance(features, TagFeatures)
-        logits = features.word_outputs([np.asarray(row) for row in outputs]).astype(np.float64)
-        return softmax(logits if columns is None else logits[:, list(columns)])
+        logits = features.word_outputs(np.asarray(row) for row in outputs).astype(np.float64)
+        return features.split_by_sentence(softmax(logits) if logits.size else logits)
 
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: np.ndarray, threshold: Any
-    ) -> tuple[Predictions, OutsideShift | None]:
+    Reply = list[WordInText]
+    about_reply = "For each text, its words, with their characters `start`..`end` in it."
+
+    def reply(self, example: Example, decoded: np.ndarray, cut: Sequence[int]) -> list[TaggedWord]:
+        """Every word with its most probable label, even one without a piece of its own."""
+        if not len(decoded):
+            return []
+        labels = decoded.argmax(axis=1).tolist()
+        scores = decoded.max(axis=1).tolist()
+        words: list[TaggedWord] = [
+            {"word": word, "entity": self.shown[label], "score": score}
+            for word, label, score in zip(example.texts, labels, scores, strict=True)
+        ]
+        if not example.source:
+            return words
+        places = zip(words, example.offsets, strict=True)
+        in_text: list[TaggedWord] = [WordInText(**word, start=start, end=end) for word, (start, end) in places]
+        return in_text
+
+    def cell_types(self) -> dict[str, Any]:
+        return {"tags": [WordInText]}
+
+    def cells(self, reply: list[TaggedWord]) -> dict[str, Any]:
+        return {"tags": reply}
+
+    # ---- Its output in an ONNX file ---------------------------------------------------------------------------------
+
+    def onnx(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
+        logits = graph.layer(hidden, "classifier", model.classifier)
+        return [graph.output("logits", logits, ("batch", "sequence", model.classifier.out_features))]
+
+    # ---- From probabilities to scores -------------------------------------------------------------------------------
+
+    def judge(self, examples: Sequence[Example], decoded: Sequence[np.ndarray]) -> Predictions:
         """The most probable tag of every word, its probability, and the entities that the tags form."""
-        assert isinstance(features, TagFeatures)
-        shift = threshold if isinstance(threshold, OutsideShift) else None
-        if shift is not None:
-            decoded = shift.applied_to(decoded, self.shown.index(OUTSIDE))
         result = Predictions([], [], [])
-        for example, rows in zip(examples, features.split_by_sentence(decoded), strict=True):
+        for example, probabilities in zip(examples, decoded, strict=True):
+            rows = probabilities
+            if self.shift is not None:
+                rows = self.shift.applied_to(rows, self.shown.index(OUTSIDE))
             gold_ids = example.target if isinstance(example.target, tuple) else ()
             ids = rows.argmax(axis=1).tolist() if len(rows) else []
             gold = tuple(self.shown[tag] for tag in gold_ids)
@@ -250,11 +345,11 @@ class TokenTagging(Labelled):
             entry["gold"] = None if example.target is None else [self.labels[tag] for tag in gold_ids]
             entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
             if has_prefixes(self.shown) or OUTSIDE in self.shown:
-                entry["entities"] = [entity._asdict() for entity in self.read(predicted)]
+                entry["entities"] = [entity._asdict() for entity in self.entities(predicted)]
             result.gold.append(gold)
             result.predicted.append(predicted)
             result.entries.append(entry)
-        return result, shift
+        return result
 
     def constants(self, gold: Any) -> Iterator[list[tuple[str, ...]]]:
         """Every tag that occurs, for every word: one that is rare may have the best F1 of entities."""
@@ -262,7 +357,7 @@ class TokenTagging(Labelled):
         for tag in sorted(counts, key=lambda tag: (-counts[tag], tag)) or self.shown[:1]:
             yield [(tag,) * len(tags) for tags in gold]
 
-    def linear_baseline(
+    def word_model(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],
@@ -286,8 +381,8 @@ class TokenTagging(Labelled):
             tags = [shown[tag] for tag in entry["gold"]]
             found = [shown[tag] for tag in entry["prediction"]]
             if of_entities:
-                in_gold = {(entity.start, entity.end): entity.type for entity in self.read(tags)}
-                in_predicted = {(entity.start, entity.end): entity.type for entity in self.read(found)}
+                in_gold = {(entity.start, entity.end): entity.type for entity in self.entities(tags)}
+                in_predicted = {(entity.start, entity.end): entity.type for entity in self.entities(found)}
             else:
                 in_gold = {(place, place + 1): tag for place, tag in enumerate(tags)}
                 in_predicted = {(place, place + 1): tag for place, tag in enumerate(found)}
@@ -328,75 +423,9 @@ class TokenTagging(Labelled):
         return {f"{name}.json": object_file(entries, "prediction")}
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Words to pieces, in overlapping windows in which every word is predicted once.
+def text_to_tag(text: str) -> Example:
+    """The words of a text, split as the sentences of CoNLL, with their characters in it."""
+    from albert.text.word_split import word_spans
 
-
-@dataclass(frozen=True, kw_only=True)
-class TagFeatures(Features):
-    """The windows of all sentences in order; an empty sentence is `[CLS] [SEP]`.
-
-    `targets` has a label id for every token (int64 [tokens]): `IGNORE_INDEX` except at `first_pieces`.
-
-    Attributes:
-        first_pieces: for every word of all sentences, the index into `sequences.tokens` at which it is predicted
-            (int64 [words]).
-        n_words: words of each sentence (int64 [sentences]).
-    """
-
-    first_pieces: np.ndarray
-    n_words: np.ndarray
-
-    @property
-    def learnable(self) -> np.ndarray:
-        """Indices of the sequences in which a word is predicted."""
-        labelled = np.concatenate([[0], np.cumsum(self.targets != IGNORE_INDEX)])
-        return np.flatnonzero(np.diff(labelled[self.sequences.starts]))
-
-    def word_outputs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Outputs by word [words, labels], from those of each sequence [length, labels]."""
-        return np.concatenate(rows)[self.first_pieces] if rows else np.zeros((0, 0))
-
-    def split_by_sentence(self, words: np.ndarray) -> list[np.ndarray]:
-        """An array over all words, split into sentences."""
-        return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
-
-
-def tag_features(
-    sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int, tags: Sequence[Any] | None = None
-) -> TagFeatures:
-    """Sentences of words as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`.
-
-    Args:
-        tags: label ids of the words of each sentence; None, also for a single sentence, if they are unknown.
-    """
-    room = max_length - 2
-    if room < 1:
-        raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
-    vocabulary = list(dict.fromkeys(chain.from_iterable(sentences)))
-    pieces = dict(zip(vocabulary, encode_all(vocabulary, tokenizer, "words"), strict=True))
-    parts: list[tuple[list[int], int]] = []
-    positions: list[np.ndarray] = [np.zeros(0, np.int64)]
-    counts = dict.fromkeys(("words_without_pieces", "sentences_without_words", "sentences_in_several_windows"), 0)
-    end = 0
-    for words in sentences:
-        word_pieces = [pieces[word] or [tokenizer.unk_id] for word in words]
-        ids = [*chain.from_iterable(word_pieces)]
-        windows = cut_windows(len(ids), room, max(1, room // 2))
-        best_positions = np.zeros(len(ids), np.int64)  # of each piece among all tokens, in the window with most context
-        for (start, stop), best in zip(windows, best_windows(windows, len(ids)), strict=True):
-            parts.append(([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], stop - start + 2))
-            best_positions[start:stop][best] = end + 1 + np.flatnonzero(best)
-            end += stop - start + 2
-        positions.append(best_positions[np.cumsum([0, *map(len, word_pieces)])[:-1]])
-        counts["words_without_pieces"] += sum(not pieces[word] for word in words)
-        counts["sentences_without_words"] += len(words) == 0
-        counts["sentences_in_several_windows"] += len(windows) > 1
-    n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    first_pieces = np.concatenate(positions)
-    sequences = join_sequences(parts)
-    counts = {"words": len(first_pieces), **counts}
-    targets = np.full(len(sequences.tokens), IGNORE_INDEX, np.int64)
-    for words, own in zip(np.split(first_pieces, np.cumsum(n_words)[:-1]), tags or (), strict=False):
-        targets[words] = IGNORE_INDEX if own is None else own
-    return TagFeatures(sequences, targets, counts, first_pieces=first_pieces, n_words=n_words)
+    offsets = word_spans(text)
+    return asked(*(text[start:end] for start, end in offsets), source=text, offsets=tuple(map(tuple, offsets)))

@@ -1,11 +1,11 @@
-"""`Task`, what every kind of task says about itself; each kind is a subclass in a file of its own.
+"""`Task`, a pipeline that can be trained; each kind is a subclass in a file of its own.
 
-The fields of a kind are what a task declares (columns, labels) and what is saved with a run. The methods are all that
-the rest of the program needs to know about it. Methods that compute with torch import it themselves, so that
-checks and a command's help load none."""
+The fields of a task are what is declared (columns, labels) and what was tuned (a threshold). The methods are all that
+the rest of the program needs to know about it, from the row of a table to the report; none keeps a model. Methods that
+compute with torch import it themselves."""
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +17,10 @@ from jaxtyping import Float
 from albert.runtime.errors import DamagedData
 from albert.runtime.random_streams import stream
 from albert.tables.table import Row
-from albert.tasks.examples import Example, Features, Sequences
+from albert.tasks.examples import Example, Features
 from albert.tasks.inputs import Inputs, PairEncoding
 from albert.tasks.metrics import Metric, NumberScale
-from albert.tasks.recipe import TaskRecipe
-from albert.text.tokenizer import Tokenizer
+from albert.tasks.pipeline import Pipeline
 
 HELD_OUT_SHARE = 0.05
 MIN_HELD_OUT = 100
@@ -39,8 +38,8 @@ class Predictions:
     entries: list[dict[str, Any]]
 
 
-class Task(ABC):
-    """What a task predicts: one kind of task with its columns and labels."""
+class Task(Pipeline):
+    """A pipeline that can be trained: one kind of task with its columns and labels."""
 
     kind: ClassVar[str]
     """Its name, as in task files."""
@@ -60,12 +59,6 @@ class Task(ABC):
     """Whether no label is an answer, too."""
     takes_threshold: ClassVar[bool] = False
     """Whether labels are predicted from a probability on, which a user may give."""
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether something is chosen on examples that are held out of training, when a user's own table is learned."""
-        return self.takes_threshold
-
     may_be_absent: bool = False
     """Whether a question may have no answer."""
 
@@ -116,17 +109,11 @@ class Task(ABC):
             why = f"empty label in column {self.gold_column!r}"
             raise DamagedData(row.where, why, "--drop-unlabelled leaves such rows out")
 
-    # ---- From examples to token ids ---------------------------------------------------------------------------------
+    # ---- What is trained on, of the `Features` of all examples ------------------------------------------------------
 
-    @abstractmethod
-    def features(self, examples: Sequence[Example], tokenizer: Tokenizer, recipe: TaskRecipe) -> Features:
-        """Token ids and targets, with counts of what was cut."""
-
-    def training_part(
-        self, examples: Sequence[Example], features: Features, title: str
-    ) -> tuple[Sequences, np.ndarray]:
-        """The sequences to train on, and the targets; InvalidConfiguration about the `title` if there are none."""
-        return features.sequences, features.targets
+    def to_train(self, examples: Sequence[Example], features: Features, title: str) -> Features:
+        """The sequences to train on; InvalidConfiguration about the `title` if there are none."""
+        return features
 
     def number_scale(self, targets: np.ndarray) -> NumberScale | None:
         """The scale of numbers to predict; InvalidConfiguration if all are equal."""
@@ -202,7 +189,7 @@ class Task(ABC):
         losses = theirs.softmax(dim=1) * ours.log_softmax(dim=1).masked_fill(~present, 0.0)
         return temperature**2 * -losses.sum()
 
-    # ---- The head solved on frozen features -------------------------------------------------------------------------
+    # ---- The linear probe: the head solved on frozen features -------------------------------------------------------
 
     def head_rows(
         self, features: Sequence[Any], batches: Any, members: np.ndarray
@@ -239,46 +226,57 @@ class Task(ABC):
         """The loss of rows that a head was not solved on, summed over them."""
         raise AssertionError(f"the head of {self.kind} is not one linear map")
 
-    # ---- From outputs to predictions --------------------------------------------------------------------------------
+    # ---- What is tuned on examples that are held out of training: a field of the task -------------------------------
 
-    @abstractmethod
-    def decode(
-        self, outputs: Sequence[Any], examples: Sequence[Example], features: Features, columns: Sequence[int] | None
-    ) -> Any:
-        """The probabilities, numbers or answers of all examples, which can be averaged over models.
-
-        Args:
-            outputs: the head's outputs for each sequence.
-            columns: for each label the index of the output; None: in order.
-        """
-
-    @abstractmethod
-    def predictions(
-        self, examples: Sequence[Example], features: Features, decoded: Any, threshold: Any
-    ) -> tuple[Predictions, Any]:
-        """What is predicted, and the threshold that was used; None if the kind has none."""
+    @property
+    def is_tuned(self) -> bool:
+        """Whether something is tuned when a user's own table is learned."""
+        return self.takes_threshold
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        """Examples to train on, and others to choose the threshold on; a kind without a threshold needs no others."""
+        """Examples to train on, and others to tune on; a kind that is not tuned needs no others."""
         return list(examples), []
 
-    def best_threshold(self, examples: Sequence[Example], features: Features, decoded: Any) -> Any:
-        """The best threshold for examples that were held out of training; None if the kind has none."""
+    def tuned(self, examples: Sequence[Example], decoded: Any) -> "Task":
+        """The task with what is best for examples that were held out of training."""
+        return self
+
+    def tuned_as(self, config: Mapping[str, Any], model: str, threshold: float | None = None) -> "Task":
+        """The task with what a model's `config.json` holds; a `threshold` replaces it where a user may give one."""
+        return self
+
+    def tuned_on_scored(self, examples: Sequence[Example], decoded: Any) -> "Task":
+        """The task for examples that are scored, if nothing was tuned before and something has to be."""
+        return self
+
+    @property
+    def tuned_keys(self) -> dict[str, Any]:
+        """The keys of `config.json` for what was tuned."""
+        return {}
+
+    @property
+    def tuned_note(self) -> str | None:
+        """What was tuned, as a line; None if nothing was."""
         return None
 
-    def average(self, models: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """The mean of what several models decoded, and its threshold, from what each decoded and its threshold."""
-        return np.mean([decoded for decoded, _ in models], axis=0), None
-
-    def fold(self, threshold: Any, model: Any) -> None:
-        """Change the head of a trained model by a threshold that no key of `config.json` holds."""
+    def bake(self, model: Any) -> None:
+        """Change the head of a trained model by what was tuned and has no key in `config.json`."""
         return None
 
-    def saved_threshold(self, config: Mapping[str, Any], model: str, value: float | None = None) -> Any:
-        """The threshold that a model's `config.json` holds; `value` replaces it where a user may give one."""
-        return None
+    def averaged(self, models: Sequence[tuple[Any, Any]]) -> "tuple[Task, Any]":
+        """The mean of what several models decoded, from each model's task and what it decoded; and its task."""
+        return self, np.mean([decoded for _, decoded in models], axis=0)
 
     # ---- Scores -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def judge(self, examples: Sequence[Example], decoded: Any) -> Predictions:
+        """What is predicted for each example, beside what is right."""
+
+    @property
+    def score_note(self) -> str | None:
+        """A remark on the scores."""
+        return None
 
     @abstractmethod
     def constants(self, gold: Any) -> Iterator[Any]:
@@ -288,7 +286,7 @@ class Task(ABC):
         """The label that a constant prediction of `constants` gives to every row; None if the kind has no classes."""
         return None
 
-    def linear_baseline(
+    def word_model(
         self,
         metrics: Sequence[Metric],
         train: Sequence[Example],
@@ -379,15 +377,18 @@ def most_frequent_class(gold: Any, n_classes: int) -> Iterator[np.ndarray]:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities over the last axis."""
+    """Probabilities over the last axis, in the type of the logits; in float32 rounded as by torch."""
+    if logits.dtype == np.float32:
+        import torch
+
+        return torch.from_numpy(logits).softmax(dim=-1).numpy()
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def class_predictions(
-    names: Sequence[str], examples: Sequence[Example], gold: np.ndarray, probabilities: np.ndarray
-) -> Predictions:
-    """The most probable of some classes or options; `gold` is [examples], `probabilities` [examples, classes]."""
+def class_predictions(names: Sequence[str], examples: Sequence[Example], probabilities: np.ndarray) -> Predictions:
+    """The most probable of some classes or options; `probabilities` are [examples, classes]."""
+    gold = np.array([0 if example.target is None else example.target for example in examples], np.int64)
     predicted = probabilities.argmax(axis=1)
     entries = [
         {
@@ -399,6 +400,12 @@ def class_predictions(
         for example, label, true, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
     return Predictions(gold, predicted, entries)
+
+
+def stacked(outputs: Iterable[Any], width: int) -> np.ndarray:
+    """The outputs for some sequences as one array [sequences, width]."""
+    rows = [np.asarray(row) for row in outputs]
+    return np.stack(rows) if rows else np.zeros((0, width), np.float32)
 
 
 def cross_entropy(logits: Any, batch: Any) -> tuple[Any, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.inference.server.running_servers import BlockedCall, Running, running, wait_until
 
-from albert.inference.abilities import CLASSIFY
 from albert.inference.predictor import Predictor
 
 
@@ -32,7 +31,7 @@ def classifier(predictors) -> Predictor:
 @pytest.fixture
 def blocked(serve, monkeypatch) -> Iterator[BlockedCall]:
     """Classification, blocked until it is released or the test ends."""
-    waiting = BlockedCall(CLASSIFY.compute)
-    monkeypatch.setattr(CLASSIFY, "compute", waiting)
+    waiting = BlockedCall(Predictor.replies)
+    monkeypatch.setattr(Predictor, "replies", lambda *arguments: waiting(*arguments))
     yield waiting
     waiting.released.set()

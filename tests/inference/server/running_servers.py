@@ -117,10 +117,10 @@ class BlockedCall:
     def __init__(self, compute: Callable[..., Any]) -> None:
         self.compute, self.released, self.batches = compute, threading.Event(), []
 
-    def __call__(self, predictor: Predictor, inputs: Any, settings: Any) -> Any:
-        self.batches.append([text for text, *_ in inputs])
+    def __call__(self, predictor: Predictor, pipeline: Any, examples: Any) -> Any:
+        self.batches.append([example.texts[0] for example in examples])
         assert self.released.wait(60)
-        return self.compute(predictor, inputs, settings)
+        return self.compute(predictor, pipeline, examples)
 
 
 @contextmanager

@@ -4,18 +4,19 @@ import io
 import json
 import shutil
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, TypedDict
 
 import numpy as np
 import pytest
 from tests.inference.server.running_servers import in_background, wait_until
 
 import albert
-from albert.inference.abilities import ABILITIES, Ability, ability_for
-from albert.inference.abilities.base import Texts, text_of
 from albert.inference.files import FilePrediction, opened_input, predict_file
 from albert.inference.server import batching
 from albert.inference.server.models import reply_model
+from albert.tasks.examples import asked, text_features
+from albert.tasks.pipeline import Pipeline, Texts, text_of
+from albert.tasks.pipelines import PIPELINES, endpoints
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 REQUESTS = {
@@ -37,7 +38,7 @@ def test_reply_follows_the_document(address, predictors, serve):
     server = serve(predictors(kind))
     reply = server.post(address, body)
     assert reply.status == 200, reply.body
-    assert reply_model(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
+    assert reply_model(endpoints()[address[1:]]).model_validate(reply.json, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
     paths = server.request("GET", "/openapi.json").json["paths"]
     assert address in paths
@@ -97,7 +98,7 @@ def test_the_result_of_an_empty_text_says_so(kind, address, full, empty, predict
     server = serve(predictors(kind))
     for body, expected in ((full, None), (empty, True)):
         reply = server.post(address, body)
-        assert reply_model(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
+        assert reply_model(endpoints()[address[1:]]).model_validate(reply.json, extra="forbid")
         (result,) = reply.json["results"]
         for entry in result if isinstance(result, list) else [result]:
             assert entry.get("empty") is expected
@@ -187,10 +188,6 @@ def test_layers_of_a_model_that_reads_the_texts_of_a_pair_separately(opened, ser
     assert reply.status == 200 and reply.json["results"][0]["labels"] == []
 
 
-class Text(NamedTuple):
-    text: str
-
-
 @dataclass(frozen=True)
 class CountTokensRequest:
     """One text or many."""
@@ -202,36 +199,44 @@ class Tokens(TypedDict):
     tokens: int
 
 
-class CountTokens(Ability):
+class CountTokens(Pipeline):
     name = "count-tokens"
     about = "How many tokens a text has."
-    request = CountTokensRequest
-    example: ClassVar = {"texts": ["A storm at sea."]}
-    reply = Tokens
+    Request = CountTokensRequest
+    request_example: ClassVar = {"texts": ["A storm at sea."]}
+    Reply = Tokens
     about_reply = "For each text its tokens."
 
+    @classmethod
+    def of_head(cls, head):
+        return cls()
+
     def read(self, record, fields):
-        return Text(text_of(record, fields.text, "--text"))
+        return asked(text_of(record, fields.text, "--text"))
 
-    def inputs(self, request):
-        return [Text(text) for text in request.texts]
+    def examples(self, request):
+        return [asked(text) for text in request.texts]
 
-    def compute(self, predictor, inputs, settings):
-        return [{"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs]
+    def encode(self, examples, tokenizer, lengths):
+        return text_features(examples, tokenizer, lengths.max_length)
 
-    def columns(self, predictor, settings):
+    def decode(self, outputs, features):
+        return features.sequences.lengths - 2
+
+    def reply(self, example, decoded, cut):
+        return {"tokens": int(decoded)}
+
+    def cell_types(self):
         return {"tokens": int}
 
 
-COUNTING = CountTokens()
-
-
-def test_one_entry_adds_a_task_to_files_server_document_and_page(classifier, serve, monkeypatch, tmp_path):
-    monkeypatch.setitem(ABILITIES, COUNTING.name, COUNTING)
+def test_one_name_adds_a_pipeline_to_files_server_document_and_page(predictors, serve, monkeypatch, tmp_path):
+    monkeypatch.setattr("albert.tasks.pipelines.PIPELINES", [*PIPELINES, CountTokens])
+    classifier = albert.load(predictors("classify").directory)
     tokens = len(classifier.tokenizer.encode("the ship"))
     (tmp_path / "in.txt").write_text("the ship\n")
     with opened_input(str(tmp_path / "in.txt")) as file:
-        args = FilePrediction(file, tmp_path / "out.csv", ability_for(classifier, COUNTING.name))
+        args = FilePrediction(file, tmp_path / "out.csv", classifier.pipeline_for(CountTokens.name))
         assert predict_file(classifier, args).rows == 1
     assert (tmp_path / "out.csv").read_text() == f"text,predicted_tokens\nthe ship,{tokens}\n"
     server = serve(classifier)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from tests.inference.server.running_servers import wait_until
 
-from albert.inference.abilities import Settings
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
     BATCH_TOKENS,
@@ -22,6 +21,7 @@ from albert.inference.server.batching import (
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
+from albert.tasks.pipeline import Settings
 
 SQUARE, CUBE = Call("square"), Call("cube", Settings(normalize=True))
 

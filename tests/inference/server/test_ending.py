@@ -52,14 +52,14 @@ def test_unanswered_requests_are_reported(classifier, blocked, serve):
 SLOW_SERVER = """
 import sys, time
 from albert.commands.serve import serve_main
-from albert.inference.abilities import FILL_MASK
+from albert.inference.predictor import Predictor
 
-def compute(predictor, inputs, settings, compute=FILL_MASK.compute):
+def replies(predictor, pipeline, examples, replies=Predictor.replies):
     print("computing", file=sys.stderr, flush=True)
     time.sleep(1)
-    return compute(predictor, inputs, settings)
+    return replies(predictor, pipeline, examples)
 
-FILL_MASK.compute = compute
+Predictor.replies = replies
 sys.exit(serve_main(sys.argv[1:]))
 """
 

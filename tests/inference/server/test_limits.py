@@ -8,11 +8,12 @@ import pytest
 from tests.inference.server.running_servers import in_background, read_all, running, wait_until
 from tests.refusals import refusal
 
-from albert.inference.abilities import CLASSIFY
+from albert.inference.predictor import Predictor
 from albert.inference.server.batching import as_input
 from albert.inference.server.limits import allowed_hosts
 from albert.inference.server.serving import listen
 from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.examples import asked
 
 TEXT = {"texts": ["the ship"]}
 POST = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -166,23 +167,24 @@ def test_masks_times_top_k_is_limited(predictors, serve):
 def test_size_of_an_input_counts_options_and_windows(predictors):
     predictor = predictors("choose")
     one, eight, long = (
-        as_input(predictor, ("the ship " * words, ("a",) * options, ""))
+        as_input(predictor, asked("", "the ship " * words, options=("a",) * options))
         for words, options in ((15, 1), (15, 8), (999, 8))
     )
     assert eight.tokens == 8 * one.tokens and eight.text_count == 8
     assert long.tokens == 8 * predictor.max_length
-    assert as_input(predictor, ("the ship " * 999,), windowed=True).tokens > 2 * 999 * 9 / 3
-    assert as_input(predictor, ("1234567890",)).tokens > 10 and as_input(predictor, ("海" * 20,)).tokens > 20
+    assert as_input(predictor, asked("the ship " * 999), windowed=True).tokens > 2 * 999 * 9 / 3
+    assert as_input(predictor, asked("1234567890")).tokens > 10
+    assert as_input(predictor, asked("海" * 20)).tokens > 20
 
 
 def test_lack_of_memory_gets_503(classifier, serve, monkeypatch):
     calls = []
 
-    def fail(predictor, inputs, settings):
-        calls.append(len(inputs))
+    def fail(predictor, pipeline, examples):
+        calls.append(len(examples))
         raise MemoryError
 
-    monkeypatch.setattr(CLASSIFY, "compute", fail)
+    monkeypatch.setattr(Predictor, "replies", fail)
     reply = serve(classifier).post("/classify", {"texts": ["a"] * 32})
     assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.json["error"]
     assert calls == [32, 8, 8, 8, 8]
@@ -276,16 +278,17 @@ class Panic(BaseException):
 @pytest.mark.parametrize("error", [None, RuntimeError("in /root/secret.py"), Panic("at /root/secret.rs")])
 def test_failing_text_does_not_affect_other_requests(error, classifier, serve, monkeypatch):
     """It raises, or its score is not finite."""
-    compute = CLASSIFY.compute
+    compute = Predictor.replies
 
-    def fail(predictor, inputs, settings):
-        if error is not None and any(entry.text == "bad" for entry in inputs):
+    def fail(predictor, pipeline, examples):
+        if error is not None and any(example.texts == ("bad",) for example in examples):
             raise error
         nan = [{"label": "calm", "score": float("nan")}]
-        results = compute(predictor, inputs, settings)
-        return [nan if entry.text == "bad" else row for entry, row in zip(inputs, results, strict=True)]
+        replies = compute(predictor, pipeline, examples)
+        rows = zip(examples, replies, strict=True)
+        return [nan if example.texts == ("bad",) else reply for example, reply in rows]
 
-    monkeypatch.setattr(CLASSIFY, "compute", fail)
+    monkeypatch.setattr(Predictor, "replies", fail)
     server = serve(classifier)
     texts = ["the ship", "bad", "a storm", "the sea"]
     with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:

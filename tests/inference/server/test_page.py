@@ -15,7 +15,7 @@ import pytest
 from tests.inference.server.running_servers import proxy
 
 from albert.commands.predict import predict_main
-from albert.inference.abilities import CLASSIFY, TAG
+from albert.inference.predictor import Predictor
 from albert.tasks.table_task import TASK_FILE, TableTask, save_table_task
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and a Chromium")
@@ -378,7 +378,7 @@ def test_csv_file_gets_every_label_of_a_model_of_several(opened, classifier, mon
         {"label": "fog", "score": 0.1, "predicted": False},
     ]
     monkeypatch.setitem(classifier.extra, "problem_type", "multi_label_classification")
-    monkeypatch.setattr(CLASSIFY, "compute", lambda predictor, inputs, settings: [labels] * len(inputs))
+    monkeypatch.setattr(Predictor, "replies", lambda predictor, pipeline, examples: [labels] * len(examples))
     page = opened("classify")
     choose_file(page, b"text\na\n")
     (row,) = answered_rows(page)
@@ -414,7 +414,7 @@ def test_adjacent_words_of_an_entity_are_merged(opened, monkeypatch):
         {"word": word, "entity": tag, "score": 0.9, "start": text.index(word), "end": text.index(word) + len(word)}
         for word, tag in words
     ]
-    monkeypatch.setattr(TAG, "compute", lambda predictor, inputs, settings: [tags] * len(inputs))
+    monkeypatch.setattr(Predictor, "replies", lambda predictor, pipeline, examples: [tags] * len(examples))
     page = opened("tag")
     page.get_by_label("Text").fill(text)
     page.get_by_role("button", name="Run", exact=True).click()

@@ -19,10 +19,12 @@ from typing import Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
+from albert.tasks.examples import Example
+from albert.tasks.pipeline import Settings, UnansweredTexts
+from albert.tasks.pipelines import endpoints
 from albert.text.unknown import unknown_warning
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -132,18 +134,18 @@ class Abandoned(Exception):
 
 
 class Call(NamedTuple):
-    """A task and its settings; texts with the same call may share a batch."""
+    """A pipeline and its settings; examples with the same call may share a batch."""
 
     name: str
     settings: Settings = Settings()
-    absent: tuple[bool, ...] = ()
-    """Which texts of an input are left out: pairs and single texts are computed apart, since a model may refuse one."""
+    of_pairs: bool = False
+    """Pairs and single texts are computed apart."""
 
 
 class Input(NamedTuple):
-    """The texts of one result."""
+    """What is asked for one result."""
 
-    texts: tuple[Any, ...]  # Arguments of the call, such as a question and its context
+    example: Any  # An `Example`
     text_count: int = 1  # Number of texts that it counts as in the queue
     tokens: int = 1  # Estimated number of tokens
     longest: int = 0  # Characters of its longest text
@@ -181,7 +183,7 @@ class Batcher:
 
     def __init__(
         self,
-        compute: Callable[[Call, Sequence[tuple[Any, ...]]], Sequence[Any]],
+        compute: Callable[[Call, Sequence[Any]], Sequence[Any]],
         limits: Limits,
         metrics: Metrics,
         clock: Callable[[], float] = time.perf_counter,
@@ -307,7 +309,7 @@ class Batcher:
         memory is computed again once, in smaller parts.
         """
         try:
-            answers = list(self._compute(batch[0].call, [item.input.texts for item in batch]))
+            answers = list(self._compute(batch[0].call, [item.input.example for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
             return answers
         except Abandoned as error:
@@ -361,7 +363,7 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
                 continue
             error = request.outcomes[failed[0]]
             if isinstance(error, UnansweredTexts) and len(request.outcomes) > 1:
-                error = ABILITIES[item.call.name].error_in_request(failed[0], error)
+                error = endpoints()[item.call.name].error_in_request(failed[0], error)
             request.answers.set_exception(error)
 
 
@@ -384,15 +386,16 @@ OVERLAP = 3  # Largest number of windows in which a token of a long text is read
 _LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 
-def as_input(predictor: Predictor, texts: tuple[Any, ...], windowed: bool = False) -> Input:
+def as_input(predictor: Predictor, example: Example, windowed: bool = False) -> Input:
     """An input with its estimated size: of one sequence or one per option, in windows or cut to the maximum length."""
-    shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
-    options = next((text for text in texts if isinstance(text, tuple)), ("",))
+    texts = (example.source,) if example.source else example.texts
+    shared = sum(map(_estimate, texts)) + 3
+    options = example.options or ("",)
     sequences = [shared + _estimate(option) for option in options]
     limit = predictor.max_length
     tokens = [n + (OVERLAP - 1) * max(n - limit, 0) if windowed else min(n, limit) for n in sequences]
-    longest = max(len(text) for text in (*texts, *options) if isinstance(text, str))
-    return Input(texts, len(options), sum(tokens), longest)
+    longest = max(map(len, (*texts, *options)))
+    return Input(example, len(options), sum(tokens), longest)
 
 
 def _estimate(text: str) -> int:
@@ -431,12 +434,12 @@ class Service:
         self.is_crowded: Callable[[], bool] = lambda: False
         self._requests_to_check = REQUESTS_TO_CHECK
 
-    def warn_of_unknown(self, inputs: Sequence[tuple[Any, ...]]) -> None:
+    def warn_of_unknown(self, examples: Sequence[Example]) -> None:
         """Print a line if the vocabulary does not know the texts of one of the first requests."""
         if self._requests_to_check == 0:
             return
         self._requests_to_check -= 1
-        texts = [text for parts in inputs[:8] for text in parts if isinstance(text, str) and not text.isascii()]
+        texts = [text for example in examples[:8] for text in example.texts if not text.isascii()]
         warning = unknown_warning(self.predictor.tokenizer, texts, self.predictor.name)
         if warning is not None:
             self._requests_to_check = 0
@@ -446,8 +449,8 @@ class Service:
     def start(self, predictor: Predictor) -> None:
         """Start serving a model; called in the event loop."""
 
-        def compute(call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-            return ABILITIES[call.name].results(predictor, inputs, call.settings)
+        def compute(call: Call, examples: Sequence[Any]) -> Sequence[Any]:
+            return predictor.replies_or_errors(predictor.pipeline(call.name).with_settings(call.settings), examples)
 
         self.predictor, self.batcher = predictor, Batcher(compute, self.limits, self.metrics)
 

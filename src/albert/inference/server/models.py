@@ -1,4 +1,4 @@
-"""Models of requests and replies, for pydantic, made from the hints of an ability's dataclasses and TypedDicts."""
+"""Models of requests and replies, for pydantic, made from the hints of a pipeline's dataclasses and TypedDicts."""
 
 from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
@@ -7,8 +7,7 @@ from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origi
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
-from albert.inference.abilities import Ability
-from albert.inference.abilities.base import Bounds
+from albert.tasks.pipeline import Bounds, Pipeline
 
 
 def _refuse_surrogates(text: str) -> str:
@@ -22,22 +21,22 @@ def _refuse_surrogates(text: str) -> str:
 Text = Annotated[str, AfterValidator(_refuse_surrogates)]
 
 
-def request_model(ability: Ability) -> type[BaseModel]:
-    """The model that checks an ability's requests; an instance has the fields of the ability's dataclass."""
-    examples = {"examples": [dict(ability.example)]}
-    return _dataclass_model(ability.request, f"{_title(ability)}Request", json_schema_extra=examples)
+def request_model(pipeline: type[Pipeline]) -> type[BaseModel]:
+    """The model that checks a pipeline's requests; an instance has the fields of the pipeline's dataclass."""
+    examples = {"examples": [dict(pipeline.request_example)]}
+    return _dataclass_model(pipeline.Request, f"{_title(pipeline)}Request", json_schema_extra=examples)
 
 
-def reply_model(ability: Ability) -> type[BaseModel]:
-    """The model of an ability's replies."""
-    title = _title(ability)
-    results = list[_result_type(ability.reply, f"{title}Result")]
-    return create_model(f"{title}Reply", __doc__=ability.about_reply, results=(results, ...))
+def reply_model(pipeline: type[Pipeline]) -> type[BaseModel]:
+    """The model of a pipeline's replies."""
+    title = _title(pipeline)
+    results = list[_result_type(pipeline.Reply, f"{title}Result")]
+    return create_model(f"{title}Reply", __doc__=pipeline.about_reply, results=(results, ...))
 
 
-def _title(ability: Ability) -> str:
-    """The beginning of the names of an ability's models."""
-    return ability.name.title().replace("-", "")
+def _title(pipeline: type[Pipeline]) -> str:
+    """The beginning of the names of a pipeline's models."""
+    return pipeline.name.title().replace("-", "")
 
 
 class ErrorReply(BaseModel):

@@ -1,7 +1,7 @@
 """HTTP: checks before a request's body is read, request handling, endpoints, the web page, and error replies.
 
 Under overload nearly all requests are refused by `RequestMiddleware`, at the cost of reading their header. `respond`
-queues an accepted one and waits for its result, its deadline or a disconnect. Every entry of `ABILITIES` has an
+queues an accepted one and waits for its result, its deadline or a disconnect. Every name of a pipeline is an
 endpoint; its requests and replies are checked and described by models of `albert.inference.server.models`."""
 
 import asyncio
@@ -30,7 +30,6 @@ from starlette.types import ASGIApp, Message, Receive, Send
 
 from albert import __version__
 from albert.checkpoints.hub import example_rows, name_of
-from albert.inference.abilities import ABILITIES, FILL_MASK, Ability, possible_abilities
 from albert.inference.predictor import Predictor
 from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
@@ -38,6 +37,8 @@ from albert.inference.server.limits import Limits
 from albert.inference.server.models import ErrorReply, ModelReply, reply_model, request_model
 from albert.inference.texts import check_second_texts
 from albert.runtime.errors import UsageError
+from albert.tasks.pipeline import Pipeline
+from albert.tasks.pipelines import endpoints
 
 ACCEPTED = "albert.accepted"  # Key of the ASGI scope that an endpoint sets when it has queued its request
 _HEADERS = [
@@ -317,52 +318,54 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
 _REFUSALS = (400, 413, 415, 421, 422, 429, 503, 504)
 
 
-def ability_routes(service: batching.Service) -> APIRouter:
+def pipeline_routes(service: batching.Service) -> APIRouter:
     """An endpoint for each task."""
     router = APIRouter(tags=["inference"])
-    for ability in ABILITIES.values():
-        _add_ability(router, service, ability)
+    for endpoint in endpoints().values():
+        _add_endpoint(router, service, endpoint)
     return router
 
 
-def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
-    shape: Any = request_model(ability)
-    checked = TypeAdapter(ability.request)
+def _add_endpoint(router: APIRouter, service: batching.Service, endpoint: type[Pipeline]) -> None:
+    shape: Any = request_model(endpoint)
+    checked = TypeAdapter(endpoint.Request)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
         refuse_unready(service)
         predictor = service.predictor
-        if not predictor.can(ability):
+        if not predictor.can(endpoint.name):
             can = " and ".join(predictor.abilities) or "only embed texts"
-            raise Refused("inability", f"this model cannot {ability.needs}; it can {can}")
+            raise Refused("inability", f"this model cannot {endpoint.needs}; it can {can}")
+        pipeline = predictor.pipeline(endpoint.name)
         content = checked.validate_python(body.model_dump())
-        inputs = ability.inputs(content)
-        second = "pair" if hasattr(content, "pair") else "pairs"
-        check_second_texts(second, getattr(content, second, None) is not None, ability.expects_pairs(predictor))
-        service.warn_of_unknown(inputs)
-        why = ability.too_much(content)
+        examples = pipeline.examples(content)
+        if pipeline.takes_pair:
+            second = "pair" if hasattr(content, "pair") else "pairs"
+            check_second_texts(second, getattr(content, second) is not None, predictor.reads_pairs)
+        service.warn_of_unknown(examples)
+        why = pipeline.too_much(content)
         if why is not None:
             raise Refused("candidates", why)
-        call = batching.Call(ability.name, ability.settings(content), tuple(text is None for text in inputs[0]))
-        sized = [batching.as_input(predictor, texts, ability.windowed) for texts in inputs]
+        call = batching.Call(pipeline.name, pipeline.settings(content), len(examples[0].texts) > 1)
+        sized = [batching.as_input(predictor, example, pipeline.is_windowed) for example in examples]
         return await respond(service, request, call, sized)
 
     replies: dict[int | str, dict[str, Any]] = {
-        200: {"model": reply_model(ability), "description": "One result for each text."}
+        200: {"model": reply_model(endpoint), "description": "One result for each text."}
     }
     replies |= {status: {"model": ErrorReply} for status in _REFUSALS}
-    answer.__doc__ = ability.about
-    router.post(f"/{ability.name}", name=ability.name, responses=replies, response_model=None)(answer)
+    answer.__doc__ = endpoint.about
+    router.post(f"/{endpoint.name}", name=endpoint.name, responses=replies, response_model=None)(answer)
 
 
 def addresses_of(predictor: Predictor) -> list[str]:
     """The endpoints that this model supports."""
-    return [f"/{ability.name}" for ability in possible_abilities(predictor)]
+    return [f"/{pipeline.name}" for pipeline in predictor.pipelines]
 
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """Properties of the model for clients; without its path on this machine."""
-    labelled = any(ability.has_labels for ability in possible_abilities(predictor))
+    labelled = any(pipeline.has_labels for pipeline in predictor.pipelines)
     facts = {
         "name": name_of(Path(predictor.name)),
         "abilities": list(predictor.abilities) or ["embed texts"],
@@ -402,8 +405,8 @@ def page_routes(service: batching.Service) -> APIRouter:
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
         """The tasks that have a tab; page/tasks.js has their fields and views."""
-        with_tab = [ability for ability in ABILITIES.values() if ability.reads_rows]
-        tabs = sorted(with_tab, key=lambda ability: not ability.has_first_tab)
+        with_tab = [endpoint for endpoint in endpoints().values() if endpoint.reads_rows]
+        tabs = sorted(with_tab, key=lambda endpoint: not endpoint.has_first_tab)
         return JSONResponse([{"address": f"/{task.name}", "title": task.name, "hint": task.about} for task in tabs])
 
     @router.get("/page/examples.json")
@@ -475,15 +478,15 @@ def application(service: batching.Service) -> RequestMiddleware:
         document = full_document()
         if service.state == "starting":
             return document
-        absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(service.predictor))
+        absent = {f"/{name}" for name in endpoints()} - set(addresses_of(service.predictor))
         paths = {address: methods for address, methods in document["paths"].items() if address not in absent}
         return _with_examples(document | {"paths": paths}, service.predictor)
 
     app.openapi = supported_document
-    for routes in (ability_routes(service), report_routes(service), page_routes(service)):
+    for routes in (pipeline_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
-    return RequestMiddleware(app, service, frozenset(f"/{name}" for name in ABILITIES))
+    return RequestMiddleware(app, service, frozenset(f"/{name}" for name in endpoints()))
 
 
 def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
@@ -494,7 +497,7 @@ def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, 
     if predictor.reads_pairs is True:
         row = {"pair": SECOND} | row
     examples: dict[str, dict[str, Any]] = {}
-    if not predictor.can(FILL_MASK):
+    if not predictor.can("fill-mask"):
         examples["LayersRequest"] = {name: row[name] for name in ("text", "pair") if row.get(name)}
     if own is not None or row.get("pair"):
         texts = {"texts": [row["text"]], **({"pairs": [row["pair"]]} if row.get("pair") else {})}

@@ -11,7 +11,7 @@ from tests.finetuning.conftest import PLAIN_WORDS
 import albert
 from albert.cli.main import run
 from albert.finetuning.contrastive import contrastive_loss, hold_out_pairs, read_text_pairs, retrieval_accuracy
-from albert.runtime.json_files import read_json_object
+from albert.runtime.json_files import read_journal, read_json_object
 
 WORDS = PLAIN_WORDS[:12]
 PARTNERS = "horse silver winter music bread forest market engine paper cheese ocean tree".split()  # noqa: SIM905
@@ -40,6 +40,8 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     out = capsys.readouterr().out
     assert "training: 1 row without text left out" in out
     assert "scored on 40 pairs that are not trained on" in out
+    about_model = next(each for each in read_journal(tmp_path / "run/journal.jsonl") if each["event"] == "model")
+    assert any("manifest" in note for note in about_model["notes"]) and "manifest" not in out
     assert "is ready" in out and "export sentence-transformers" in out
     report = read_json_object(tmp_path / "run/results.json")
     before, after = (report[name]["retrieval_accuracy"] for name in ("before", "scores"))

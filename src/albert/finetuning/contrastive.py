@@ -336,7 +336,7 @@ class PairRun(EmbeddingRun):
             scored=self.dev,
             temperature=self.temperature,
         )
-        self.begin(task)
+        self.begin(run, task)
         return task
 
     def training_counts(self) -> dict[str, Any]:

@@ -29,14 +29,14 @@ from albert.finetuning.run_record import (
 from albert.finetuning.task import Announce, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.runtime.devices import describe_machine
-from albert.runtime.json_files import to_json
+from albert.runtime.json_files import Journal, to_json
 from albert.tasks.examples import Sequences
 from albert.tasks.recipe import TaskRecipe
 from albert.tasks.table_task import RecipeChanges
 from albert.training.logging import TrainingResult
 from albert.training.run import RunWork
 from albert.training.run_folder import RunFolder
-from albert.training.same_run import FINETUNING_MAY_CHANGE, Input
+from albert.training.same_run import FINETUNING_MAY_CHANGE, Input, Run
 
 MAX_SCORED = 1000
 """Development rows."""
@@ -162,9 +162,14 @@ class EmbeddingRun(RunWork[FinetuningResult]):
     task: EmbeddingTraining = field(init=False, repr=False)
     before: Mapping[str, float] = field(init=False, repr=False)
 
-    def begin(self, task: EmbeddingTraining) -> EmbeddingTraining:
+    def begin(self, run: Run, task: EmbeddingTraining) -> EmbeddingTraining:
         """The last part of `set_up`: score the encoder as it is."""
         self.task = task
+        if self.ranks.is_first:
+            started = task.started
+            journal = Journal(run.folder.journal_path)
+            journal.write("model", step=0, notes=[note for note in started.notes if note not in started.changed])
+            journal.close()
         self.before = task.evaluate()
         task.announce(self.announce, self.ranks)
         return task
@@ -188,7 +193,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
             "baseline": self.baseline(),
             "training": {**self.training_counts(), **figures},
             "evaluation": {**self.evaluation_counts(), "seconds": seconds},
-            "notes": [*self.encoder.started.notes, *self.notes()],
+            "notes": [*self.encoder.started.changed, *self.notes()],
             "seed": self.encoder.settings.seed,
             "computed_in": self.encoder.compute.precision,
             "machine": describe_machine(),

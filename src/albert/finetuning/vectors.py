@@ -418,7 +418,7 @@ class VectorRun(EmbeddingRun):
             scored_targets=dev_targets,
             scored_teacher=dev_teacher,
         )
-        self.begin(task)
+        self.begin(run, task)
         return task
 
     def _fit_matrix(self, model: PooledEncoder, targets: Float16[np.ndarray, "texts D"], path: Path) -> None:

@@ -44,6 +44,33 @@ Outputs = dict[str, Any]
 """Name -> array, text, or a value of JSON."""
 
 
+KEYS = {
+    "--precision": "precision",
+    "--max-length": "max_length",
+    "--sequences.max-length": "max_length",
+    "--steps": "steps",
+    "--schedule.total-steps": "steps",
+    "--schedule.warmup-steps": "schedule.warmup_steps",
+    "--sequences.objective": "sequences.objective",
+    "--evaluate-every": "evaluate_every",
+    "--checkpoint-every": "checkpoint_every",
+    "--batch-size": "batch_size",
+    "--micro-batch-size": "micro_batch_size",
+    "--question-length": "question_length",
+    "--stride": "stride",
+    "--init": "init",
+    "--depth": "depth",
+    "--sharing": "architecture.sharing",
+    "--class-weights": "class_weights",
+    "--encode-pairs": "encode_pairs",
+    "--select": "select",
+    "--seed": "seed",
+}
+"""Flags of the base -> keys."""
+SWITCHES = {"--freeze-encoder": "freeze_encoder", "--keep-head": "keep_head"}
+KINDS = {"--regression": "number", "--multi-label": "multi-label", "--classes": "classification"}
+
+
 class Failed(Exception):
     """A command of a case ended with an error."""
 
@@ -102,7 +129,26 @@ class Side:
 
     def albert(self, *words: object) -> str:
         """The standard output of a command."""
-        return self.run(sys.executable, "-m", "albert", *words)
+        return self.run(sys.executable, "-m", "albert", *self.spelled(words))
+
+    def spelled(self, words: Sequence[object]) -> list[str]:
+        """The words of a command as this checkout spells them: what trains has keys since the base, not flags."""
+        rest = [str(word) for word in words]
+        trains = any(command in rest for command in ("pretrain", "finetune", "sweep", "finetune-vectors"))
+        if self.is_base or not trains:
+            return rest
+        spelled = []
+        while rest:
+            word = rest.pop(0)
+            if word in KINDS:
+                spelled += ["--kind", KINDS[word]]
+            elif word in SWITCHES:
+                spelled.append(f"{SWITCHES[word]}=true")
+            elif word in KEYS:
+                spelled.append(f"{KEYS[word]}={rest.pop(0)}")
+            else:
+                spelled.append(word)
+        return spelled
 
     def python(self, program: str, *words: object) -> str:
         """The standard output of a program in Python."""
@@ -110,7 +156,7 @@ class Side:
 
     def start(self, *words: object) -> subprocess.Popen:
         """A command that is not waited for; what it prints is in the file `started`."""
-        command = [sys.executable, "-m", "albert", *map(str, words)]
+        command = [sys.executable, "-m", "albert", *self.spelled(words)]
         with (self.folder / "started").open("wb") as printed:
             return subprocess.Popen(
                 command, cwd=self.folder, env=self.environment(), stdout=printed, stderr=subprocess.STDOUT
@@ -535,7 +581,7 @@ def pretrain(side: Side) -> Outputs:
 def two_processes(side: Side) -> Outputs:
     """Two processes that share the batch."""
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", free_port())
-    side.run(*launcher, "-m", "albert", *pretraining_run(side, "run"))
+    side.run(*launcher, "-m", "albert", *side.spelled(pretraining_run(side, "run")))
     return weights(side.folder / "run" / "model")
 
 

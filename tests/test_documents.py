@@ -60,12 +60,12 @@ SHORTER = {
     "tokenizer train": ["--vocab-size", "1200"],
     "tokenizer encode": [],
     "pretrain": shlex.split(
-        "--schedule.total-steps 3 --schedule.warmup-steps 1 --batch-size 4 --evaluation-sequences 8 --precision fp32 "
-        "--model.num-hidden-layers 2 --model.hidden-size 64 --model.embedding-size 32 --model.num-attention-heads 1 "
-        "--model.intermediate-size 128"
+        "steps=3 schedule.warmup_steps=1 batch_size=4 evaluation_sequences=8 precision=fp32 "
+        "architecture.num_hidden_layers=2 architecture.hidden_size=64 architecture.embedding_size=32 "
+        "architecture.num_attention_heads=1 architecture.intermediate_size=128"
     ),
-    "finetune": ["--steps", "3", "--max-length", "48"],
-    "sweep": ["--steps", "3", "--max-length", "48"],
+    "finetune": ["steps=3", "max_length=48"],
+    "sweep": ["steps=3", "max_length=48"],
     "evaluate": [],
     "quantize": [],
     "export": [],
@@ -163,17 +163,16 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
         words, kept = shlex.split(line)[1:], command_of(line)
         extra = SHORTER[" ".join(kept)]
         arguments = [word for word in words[len(kept) :]]
-        for option in extra[::2]:
-            if option in arguments:
-                place = arguments.index(option)
-                del arguments[place : place + 2]
+        if "--vocab-size" in arguments:
+            place = arguments.index("--vocab-size")
+            del arguments[place : place + 2]
         assert not run([*kept, *arguments, *extra]), line
     for line in (line for line in shell_lines() if line.startswith("python -m experiments ")):
         assert not run(shlex.split(line)[3:], tables.main), line
     assert "11,683,584" in capsys.readouterr().out  # of `albert info albert-base`
-    shorter = {"steps": 3, "warmup_steps": 1, "batch_size": 4, "evaluation_sequences": 8}
+    shorter = {"steps": 3, "schedule": {"warmup_steps": 1}, "batch_size": 4, "evaluation_sequences": 8}
     shape = {"hidden_size": 64, "embedding_size": 32, "num_attention_heads": 1, "intermediate_size": 128}
-    shorter |= {"precision": "fp32", "model": {"num_hidden_layers": 2, **shape}}
+    shorter |= {"precision": "fp32", "architecture": {"num_hidden_layers": 2, **shape}}
     monkeypatch.setattr(albert, "finetune", partial(albert.finetune, steps=3, max_length=48), raising=False)
     monkeypatch.setattr(albert, "prepare", partial(albert.prepare, held_out=0.2), raising=False)
     pretrain = albert.pretrain
@@ -191,7 +190,7 @@ FORMS = {
     "export": ("onnx", "sentence-transformers"),
 }
 """Commands whose help depends on the word after them."""
-OF_OTHERS = {"--max-restarts", "--preload", "--timeout", "--concurrency"}
+OF_OTHERS = {"--help", "--max-restarts", "--preload", "--timeout", "--concurrency"}
 """Of torchrun, gunicorn and Celery."""
 
 
@@ -200,7 +199,7 @@ def options_of(command: str, capsys) -> set[str]:
 
     for form in FORMS.get(command, ("",)):
         with pytest.raises(SystemExit):
-            run([command, *form.split(), "--help-all"])
+            run([command, *form.split(), "--help"])
     return set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
 
 
@@ -212,12 +211,17 @@ def options_of_experiments(capsys) -> set[str]:
 
 
 def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
-    from albert.api.option_names import SETTINGS, TRANSFORMERS_NAMES
+    from albert.api.option_names import OTHER_NAMES, SWITCHES
+    from albert.api.options import options_of as every_option
     from albert.cli.main import COMMANDS
+    from albert.cli.options import all_commands
 
     monkeypatch.setenv("COLUMNS", "200")
     options = {command: options_of(command, capsys) for command in COMMANDS}
-    of_any = OF_OTHERS.union(*options.values(), TRANSFORMERS_NAMES, SETTINGS, options_of_experiments(capsys))
+    of_transformers = {f"--{name}" for name in (*OTHER_NAMES, *SWITCHES)}
+    of_any = OF_OTHERS.union(*options.values(), of_transformers, options_of_experiments(capsys))
+    commands = {name: command for name, command in all_commands().items() if hasattr(command, "shape")}
+    keys = {name: {each.name for each in every_option(one.shape) if each.is_key} for name, one in commands.items()}
     missing, seen = [], 0
     for document in DOCUMENTS:
         fenced = re.findall(r"```\w*\n(.*?)```", text_of(document), re.DOTALL)
@@ -229,6 +233,10 @@ def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
             named = {option for option in span if re.fullmatch(r"--[a-z][\w.-]*", option)}
             missing += [(document, *span)] * (not named <= (options[span[1]] if span[0] == "albert" else of_any))
             seen += len(named)
+            if span[0] == "albert":
+                with_values = {word.partition("=")[0] for word in span if re.match(r"[a-z_.]+=", word)}
+                missing += [(document, *span)] * (not with_values <= keys.get(span[1], set()))
+                seen += len(with_values)
     assert not missing and seen > 120
 
 

@@ -14,7 +14,7 @@ import albert
 from albert.checkpoints.hub import find_model
 from albert.cli.main import run
 from albert.runtime import environment as package
-from albert.runtime.errors import Unavailable
+from albert.runtime.errors import UsageError
 from albert.runtime.manifest import verify_directory
 
 ROOT = Path(__file__).parent.parent
@@ -90,8 +90,8 @@ def test_a_directory_and_a_hub_id_go_before_a_model_of_the_package(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     for name in ("Tiny", "tiny/", "someone/tiny", "..", "absent"):
         assert package.bundled_model(name) is None
-    with pytest.raises(Unavailable):
-        find_model("tiny", revision="main")
+    with pytest.raises(UsageError, match="tiny is here, and has no revisions; leave @main out"):
+        find_model("tiny@main")
     (tmp_path / "tiny").mkdir()
     assert find_model("tiny") == Path("tiny")
 

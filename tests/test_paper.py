@@ -34,7 +34,7 @@ def test_named_options_exist():
         assert option.replace("-", "_") in {field.name for field in fields(settings[part])}
     plain = {field.name for field in fields(PretrainingRecipe)}
     assert {"sinusoidal_positions", "max_minutes", "activation_checkpointing"} <= plain
-    assert {"`--sinusoidal-positions`", "`max_minutes`", "`activation_checkpointing`"} <= {f"`{one}`" for one in QUOTED}
+    assert {"`sinusoidal_positions`", "`max_minutes`", "`activation_checkpointing`"} <= {f"`{one}`" for one in QUOTED}
 
 
 def test_every_table_and_every_scale_is_named():

@@ -33,7 +33,7 @@ from albert.optim.recipe import ScheduleRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import describe_machine, pick_device
-from albert.runtime.json_files import read_journal, save_json
+from albert.runtime.json_files import read_journal, save_json, save_versioned
 from albert.runtime.manifest import file_hash, files_below
 from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
@@ -164,7 +164,7 @@ def recipe_of(args: Day, steps: int, **changes: object) -> PretrainingRecipe:
 def pretrain(args: Day, name: str, recipe: PretrainingRecipe, run: Path) -> list[object]:
     """The arguments of `albert pretrain`."""
     path = args.output / f"{name}.json"
-    save_json(path, recipe)
+    save_versioned(path, recipe)
     words = ["--data", args.data.resolve(), "--output", run.resolve(), "--device", args.device.type]
     return ["-m", "albert", "pretrain", path.resolve(), *words]
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -58,11 +58,28 @@ COMMANDS = {
     "start-up: fill one mask": ["predict", "MODEL", "--fill-mask", "The cat sat on the [MASK].", "--device", "cpu"],
     "preparation": ["prepare", "TEXT", "--tokenizer", "TOKENIZER", "--output", "NEW", "--workers", "1"],
     "pre-training": ["pretrain", "quickstart", "--data", "CORPUS", "--output", "NEW", "--device", "cpu",
-                     "--schedule.total-steps", "40", "--schedule.warmup-steps", "4", "--precision", "fp32"],
+                     "steps=40", "schedule.warmup_steps=4", "precision=fp32"],
     "fine-tuning": ["finetune", "--train", "TABLE", "--text", "text", "--label", "label", "--model", "MODEL",
-                    "--output", "NEW", "--device", "cpu", "--precision", "fp32", "--steps", "60"],
+                    "--output", "NEW", "--device", "cpu", "precision=fp32", "steps=60"],
 }  # fmt: skip
 """Arguments of `albert`; words in capitals stand for paths."""
+FLAGS = {
+    "steps": {"pretrain": "--schedule.total-steps", "finetune": "--steps"},
+    "schedule.warmup_steps": {"pretrain": "--schedule.warmup-steps"},
+    "precision": {"pretrain": "--precision", "finetune": "--precision"},
+}
+"""Keys, and the flags of these commands in checkouts that have no keys."""
+
+
+def spelled(words: Sequence[str], checkout: Path) -> list[str]:
+    """The arguments as a checkout spells them."""
+    if "KEY=VALUE" in (checkout / "src" / "albert" / "cli" / "options.py").read_text(encoding="utf-8"):
+        return list(words)
+    typed = []
+    for word in words:
+        key, _, value = word.partition("=")
+        typed += [FLAGS[key][words[0]], value] if key in FLAGS else [word]
+    return typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +187,7 @@ def run_case(name: str, args: TwoCheckouts, paths: dict[str, Path], checkout: Pa
         )
         clock = float(output.split()[-1])
     else:
-        words = [str(paths.get(word, word)) for word in COMMANDS[name]]
+        words = [str(paths.get(word, word)) for word in spelled(COMMANDS[name], checkout)]
         run_process([sys.executable, "-m", "albert", *words], checkout, args.threads)
         clock = time.perf_counter() - began
         journal = paths["NEW"] / "journal.jsonl"

@@ -189,7 +189,7 @@ OPEN = "predict {here}/m --fill-mask [MASK]"
 CONVERT = "convert {here}/m --output {here}/out"
 TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
 ENCODE = "tokenizer encode word --tokenizer {here}/t"
-FINETUNE = "finetune --task-file {here}/task.json --model {m.pretrained} --output {here}/out"
+FINETUNE = "finetune {here}/task.json --model {m.pretrained} --output {here}/out"
 PRETRAIN = "pretrain {here}/r.json --data {m.corpus} --output {here}/out"
 ASK = "predict {m.pretrained} --task embed --input {here}/in.jsonl --output {here}/out.jsonl"
 

@@ -21,7 +21,7 @@ from albert.optim.recipe import ScheduleRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.runtime.manifest import file_hash, files_below
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
@@ -142,7 +142,7 @@ class Material:
         """`albert pretrain` with a recipe, which is saved beside the output."""
         path = output.with_suffix(".recipe.json")
         if not path.exists():
-            save_json(path, recipe)
+            save_versioned(path, recipe)
         return ["pretrain", str(path), "--data", str(self.corpus), "--output", str(output), "--device", "cpu"]
 
     def prepare(self, output: Path) -> list[str]:
@@ -153,8 +153,8 @@ class Material:
     def finetune(self, model: Path, output: Path) -> list[str]:
         """`albert finetune` of a model on the tables: three updates, of which the best is kept."""
         words = ["finetune", "--train", str(self.tables / "train.jsonl"), "--dev", str(self.tables / "dev.jsonl")]
-        words += ["--text", "text", "--label", "label", "--device", "cpu", "--select", "best", "--epochs", "1"]
-        words += ["--batch-size", "8", "--evaluate-every", "1", "--checkpoint-every", "1"]
+        words += ["--text", "text", "--label", "label", "--device", "cpu", "select=best", "epochs=1"]
+        words += ["batch_size=8", "evaluate_every=1", "checkpoint_every=1"]
         return [*words, "--model", str(model), "--output", str(output)]
 
 

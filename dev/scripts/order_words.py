@@ -4,7 +4,7 @@ r"""How well the words of two segments tell their order: what a corpus has to te
 
 For each maximum length a linear classifier sees which pieces each segment has, and not their order. It learns on 80 %
 of the pairs (at most 80,000, of two epochs) and is scored on the rest, which are of other documents. Segments are made
-as in pre-training with `--keep-pairs`. scikit-learn is needed (`pip install -e '.[dev]'`).
+as in pre-training with `sequences.keep_pairs=true`. scikit-learn is needed (`pip install -e '.[dev]'`).
 """
 
 import sys

@@ -438,8 +438,8 @@ def test_a_cross_encoder_is_read_by_sentence_transformers_unless_the_pipeline_gi
 # ---- pretrain ------------------------------------------------------------------------------------------------------
 
 SHORT = [
-    *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),
-    *("--schedule.warmup-steps", "1", "--device", "cpu"),
+    *("batch_size=2", "evaluation_sequences=4", "steps=2"),
+    *("schedule.warmup_steps=1", "--device", "cpu"),
 ]
 
 

@@ -21,11 +21,11 @@ SHAPE = {
     "max_position_embeddings": 64,
 }
 TINY = [
-    *("--model.embedding-size", "16", "--model.hidden-size", "32", "--model.num-hidden-layers", "2"),
-    *("--model.num-attention-heads", "2", "--model.intermediate-size", "64"),
-    *("--sequences.max-length", "32", "--batch-size", "2", "--micro-batch-size", "2", "--evaluation-sequences", "4"),
-    *("--schedule.total-steps", "4", "--schedule.warmup-steps", "1", "--precision", "fp32", "--device", "cpu"),
-    *("--checkpoint-every", "2"),
+    *("architecture.embedding_size=16", "architecture.hidden_size=32", "architecture.num_hidden_layers=2"),
+    *("architecture.num_attention_heads=2", "architecture.intermediate_size=64"),
+    *("max_length=32", "batch_size=2", "micro_batch_size=2", "evaluation_sequences=4"),
+    *("steps=4", "schedule.warmup_steps=1", "precision=fp32", "--device", "cpu"),
+    "checkpoint_every=2",
 ]
 """Flags with which `albert pretrain quickstart` takes a second."""
 

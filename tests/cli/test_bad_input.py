@@ -21,7 +21,7 @@ from albert.cli.main import run
 
 TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
 PREPARE = "prepare {here}/text --tokenizer {tokenizer} --output {here}/out --workers 1"
-PRETRAIN = "pretrain quickstart --data {corpus} --output {here}/out --sequences.max-length 32"
+PRETRAIN = "pretrain quickstart --data {corpus} --output {here}/out max_length=32"
 OF_FILE = PRETRAIN.replace("quickstart", "{here}/r.json")
 FINETUNE = "finetune --train {here}/train.csv --dev {tables}/dev.csv --text review --label stars --output {here}/out"
 TUNED = FINETUNE + " --model {pretrained}"
@@ -31,8 +31,8 @@ ONNX = "export onnx {pretrained} --output {here}/out"
 VECTORS = "export sentence-transformers {pretrained} --output {here}/out"
 GLUE = "finetune sst-2 --model {pretrained} --data {here} --output {here}/out"
 SENTENCES = "evaluate sst-2 --model {here}/model --data {here} --device cpu"
-SQUAD = "finetune squad-1.1 --model {pretrained} --data {here} --output {here}/out --max-length 32 --device cpu"
-TASK_FILE = "finetune --task-file {here}/ask.json --model {pretrained} --output {here}/out"
+SQUAD = "finetune squad-1.1 --model {pretrained} --data {here} --output {here}/out max_length=32 --device cpu"
+TASK_FILE = "finetune {here}/ask.json --model {pretrained} --output {here}/out"
 RUN_AGAIN = "pretrain {run}/recipe.json --data {corpus} --output {here}/out --device cpu"
 
 GOOD = {"text/a.txt": "It was a day. It was another day."}
@@ -193,35 +193,35 @@ CASES: dict[str, list[tuple]] = {
         ("", 78, "r.json batch_size", {"r.json": '{"batch_size": "eight"}'}),
         ("", 78, "r.json precision fp16", {"r.json": '{"precision": "fp16"}'}),
     ],
-    "pretrain small --recipe {here}/bad.toml --data nowhere --output {here}/out": [
+    "pretrain {here}/bad.toml --data nowhere --output {here}/out": [
         ("", code, f"bad.toml {subject}", {"bad.toml": content.encode("latin-1")})
         for content, code, subject in (
-            ("learning_rate = 3", 78, "learning_rate optimizer.learning_rate"),
+            ("learnin_rate = 3", 78, "learnin_rate learning_rate"),
             ("batch_size = 2020-01-01", 78, "batch_size date"),
             ("batch_size =", 65, "TOML"),
             ("\xff", 65, "UTF-8"),
         )
     ],
     PRETRAIN: [
-        ("--model.hiden-size 8", 2, "--model.hidden-size"),
+        ("--model.hiden-size 8", 2, "architecture.hidden_size"),
         ("--total-step 3", 2, "--total-step"),
-        ("--on-divergence ignore", 2, "--on-divergence"),
-        ("--batch-size many", 2, "--batch-size many"),
-        ("--batch-size", 2, "--batch-size"),
-        ("--optimizer.beta1 1.5", 78, "beta1 1.5"),
-        ("--model.num-attention-heads 7", 78, "num_attention_heads 7"),
-        ("--sequences.max-length 999", 78, "sequences.max_length 999"),
-        ("--batch-size 0", 78, "batch_size 0"),
-        ("--optimizer.learning-rate -1", 78, "learning_rate -1.0"),
-        ("--optimizer.learning-rate nan", 2, "--optimizer.learning-rate nan"),
-        ("--checkpoint-minutes inf", 2, "--checkpoint-minutes inf"),
-        ("--optimizer.weight-decay -1", 78, "weight_decay -1.0"),
-        ("--max-minutes 0", 78, "max_minutes 0"),
-        ("--scale-batch half", 2, "--scale-batch half"),
-        ("--scale-batch=0", 2, "--scale-batch 0"),
-        ("--sequences.objective none --evaluation-objectives sop", 78, "evaluation_objectives"),
-        ("--schedule.total-steps 0", 78, "total_steps 0"),
-        ("--model.hidden-dropout-prob 1", 78, "hidden_dropout_prob 1.0"),
+        ("on_divergence=ignore", 2, "on_divergence"),
+        ("batch_size=many", 2, "batch_size many"),
+        ("batch_size=", 2, "batch_size"),
+        ("optimizer.beta1=1.5", 78, "beta1 1.5"),
+        ("architecture.num_attention_heads=7", 78, "num_attention_heads 7"),
+        ("max_length=999", 78, "max_length 999"),
+        ("batch_size=0", 78, "batch_size 0"),
+        ("learning_rate=-1", 78, "learning_rate -1.0"),
+        ("learning_rate=nan", 2, "learning_rate nan"),
+        ("checkpoint_minutes=inf", 2, "checkpoint_minutes inf"),
+        ("optimizer.weight_decay=-1", 78, "weight_decay -1.0"),
+        ("max_minutes=0", 78, "max_minutes 0"),
+        ("scale_batch=half", 2, "scale_batch half"),
+        ("scale_batch=0", 2, "scale_batch 0"),
+        ("sequences.objective=none evaluation_objectives=sop", 78, "evaluation_objectives"),
+        ("steps=0", 78, "steps 0"),
+        ("architecture.hidden_dropout_prob=1", 78, "hidden_dropout_prob 1.0"),
         ("--device tpu", 2, "--device tpu"),
         ("", 73, "{here}/out", {"out": "mine"}),
     ],
@@ -235,13 +235,12 @@ CASES: dict[str, list[tuple]] = {
                 ("continue", 2, "--init"),
                 ("continue --init {here}/absent", 66, "{here}/absent"),
                 ("continue --init {tokenizer}", 66, "{tokenizer}"),
-                ("continue --init {run} --revision main", 2, "{run} main"),
+                ("continue --init {run}@main", 66, "{run}@main"),
                 ("quickstart --resize-vocabulary", 2, "--resize-vocabulary --init"),
-                ("quickstart --revision main", 2, "--revision --init"),
                 ("quickstart --init {run}", 78, "embedding_size 16 64"),
-                ("continue --init {run} --model.intermediate-size 96", 78, "intermediate_size 64"),
+                ("continue --init {run} architecture.intermediate_size=96", 78, "intermediate_size 64"),
                 ("quickstart --change-dropout 0.1", 78, "--change-dropout {here}/out"),
-                ("quickstart --dropout-changes 5 0.1 2 0", 78, "dropout_changes"),
+                ("quickstart dropout_changes=5,0.1,2,0", 78, "dropout_changes"),
             )
         ),
         ("quickstart --output {here}/out", 2, "--data"),
@@ -251,11 +250,11 @@ CASES: dict[str, list[tuple]] = {
         ("quickstart --data {corpus} --output /proc/out", 73, "/proc/out"),
         ("quickstart --data {corpus} --output {here}/f/out", 73, "{here}/f/out", {"f": "mine"}),
         ("quickstart --data {here}/corpus --output {here}/out", 65, "tokens.bin", damaged_corpus),
-        ("small --data d --output o --num-train-epochs 3", 2, "--num-train-epochs --steps"),
-        ("small --data d --output o --warmup-ratio 0.1", 2, "--warmup-ratio --warmup-steps"),
-        ("small --data d --output o --hiden-size 3", 2, "--hiden-size --hidden-size"),
+        ("small --data d --output o --num-train-epochs 3", 2, "--num-train-epochs steps"),
+        ("small --data d --output o --warmup-ratio 0.1", 2, "--warmup-ratio schedule.warmup_steps"),
+        ("small --data d --output o --hiden-size 3", 2, "--hiden-size architecture.hidden_size"),
         ("small --lr-scheduler-type linear", 2, "--lr-scheduler-type"),
-        ("small --fsdp full_shard", 2, "--fsdp --parallelism"),
+        ("small --fsdp full_shard", 2, "--fsdp parallelism"),
         ("small", 2, "--data"),
     ],
     RUN_AGAIN: [
@@ -265,7 +264,7 @@ CASES: dict[str, list[tuple]] = {
             "{here}/out/checkpoints/step-00000004/model.safetensors remove 2",
             damaged_checkpoint,
         ),
-        ("--seed 1", 78, "{here}/out seed", finished_run),
+        ("seed=1", 78, "{here}/out seed", finished_run),
     ],
     "predict": [
         ("{pretrained} --classify x", 78, "{pretrained} head classify"),
@@ -284,7 +283,9 @@ CASES: dict[str, list[tuple]] = {
         ("{classifier} --input {here}/in.txt", 66, "{here}/in.txt"),
         ("{classifier} --input {text}/00.txt --output {here}/f/out.jsonl", 73, "{here}/f", {"f": "m"}),
         ("--classify x", 2, "MODEL"),
-        ("{classifier} --classify a --revision v1", 2, "{classifier} directory"),
+        ("{classifier}@v1 --classify a", 66, "{classifier}@v1"),
+        ("tiny@v1 --classify a", 2, "tiny@v1 revisions"),
+        ("tiny --classify a --revision v1", 2, "--revision OWNER/NAME@REVISION"),
     ],
     TUNED: [
         ("", 66, "{here}/train.csv"),
@@ -295,16 +296,16 @@ CASES: dict[str, list[tuple]] = {
         ("", 78, "label positive", {"train.csv": ROWS.replace("negative", "positive")}),
         ("", 65, "{here}/train.csv:3", {"train.csv": ROWS.replace("negative", "")}),
         ("", 65, "{here}/train.csv:4 3", {"train.csv": ROWS + "a,b,c\n"}),
-        ("--format csv", 65, "{here}/train.csv:4", {"train.csv": ROWS + '"a"b,positive\n'}),
-        ("--encoding utf-8", 65, "train.csv", {"train.csv": b"review,stars\n\xff,positive\n"}),
-        ("--regression", 65, "train.csv:2 positive", TABLE),
-        ("--learning-rate -1", 78, "learning_rate -1.0", TABLE),
-        ("--learning-rate 5", 78, "learning_rate 5", TABLE),
-        ("--batch-size 0", 78, "batch_size 0", TABLE),
-        ("--steps 0", 78, "steps 0", TABLE),
-        ("--max-length 3", 78, "max_length 8", TABLE),
-        ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", TABLE),
-        ("--workers -1", 78, "workers -1", TABLE),
+        ("reading.format=csv", 65, "{here}/train.csv:4", {"train.csv": ROWS + '"a"b,positive\n'}),
+        ("reading.encoding=utf-8", 65, "train.csv", {"train.csv": b"review,stars\n\xff,positive\n"}),
+        ("--kind number", 65, "train.csv:2 positive", TABLE),
+        ("learning_rate=-1", 78, "learning_rate -1.0", TABLE),
+        ("learning_rate=5", 78, "learning_rate 5", TABLE),
+        ("batch_size=0", 78, "batch_size 0", TABLE),
+        ("steps=0", 78, "steps 0", TABLE),
+        ("max_length=3", 78, "max_length 8", TABLE),
+        ("micro_batch_tokens=0", 78, "micro_batch_tokens 0", TABLE),
+        ("workers=-1", 78, "workers -1", TABLE),
         ("", 73, "{here}/out", TABLE | {"out": "m"}),
         ("", 73, "{here}/out recipe.json", finished_run),
     ],
@@ -316,16 +317,16 @@ CASES: dict[str, list[tuple]] = {
         (FINETUNE.removeprefix("finetune ") + " --model {here}/none", 66, "{here}/none", TABLE),
         ("ax --model {pretrained} --data {here} --output {here}/out", 78, "ax training evaluate"),
         (
-            "--recipe {here}/bad.toml --model tiny --output out",
+            "{here}/bad.toml --model tiny --output out",
             78,
             "bad.toml learning_rat learning_rate",
             {"bad.toml": "learning_rat = 3\n"},
         ),
-        ("--model m --lernrate 1", 2, "--lernrate --learning-rate"),
-        ("--model m --num-epoch 1", 2, "--num-epoch --epochs"),
-        ("--model m --max_sequence_len 1", 2, "--max-sequence-len --max-length"),
-        ("--model m --fp16", 2, "--fp16 --precision"),
-        ("--model m --gradient_accumulation_steps 2", 2, "--gradient-accumulation-steps --micro-batch-tokens"),
+        ("--model m --lernrate 1", 2, "--lernrate learning_rate"),
+        ("--model m --num-epoch 1", 2, "--num-epoch epochs"),
+        ("--model m --max_sequence_len 1", 2, "--max_sequence_len max_length"),
+        ("--model m --fp16", 2, "--fp16 precision"),
+        ("--model m --gradient_accumulation_steps 2", 2, "--gradient_accumulation_steps micro_batch_tokens"),
         ("--model m --resume-from-checkpoint c", 2, "--resume-from-checkpoint"),
         ("--model m --tokenizer-name t", 2, "--tokenizer-name"),
         ("sst-2", 2, "--model"),
@@ -344,7 +345,7 @@ CASES: dict[str, list[tuple]] = {
             ("train.tsv", "sentences\tlabel\nok\t1\n", 65, "train.tsv 'sentence' 'sentences'"),
         )
     ],
-    f"{SQUAD} --stride 8": [
+    f"{SQUAD} stride=8": [
         ("", code, f"train-v1.1.json {subject}", squad(SINK) | {"train-v1.1.json": json.dumps(content)})
         for content, code, subject in (
             ({"data": []}, 66, "question"),
@@ -357,7 +358,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     GLUE: [
         ("", 66, "{here} SST-2/train.tsv"),
-        ("--span-head joint", 2, "--span-head"),
+        ("span_head=joint", 2, "span_head"),
     ],
     GLUE.replace("finetune", "sweep"): [
         ("", 2, "albert sweep --seeds --folds --rates"),
@@ -371,9 +372,8 @@ CASES: dict[str, list[tuple]] = {
     ],
     TASK_FILE: [
         ("", 78, "ask.json txt text", task_file(txt="review")),
-        ("--device cpu", 78, "held-out 2", task_file(label="stars", held_out={"share": 2})),
-        ("--seed 1", 78, "kind class", task_file(label="stars", kind="class")),
-        ("--classes --regression", 2, "--classes --regression", task_file(label="stars")),
+        ("--device cpu", 78, "held-out 2", task_file(label="stars", dev=2)),
+        ("seed=1", 78, "kind class", task_file(label="stars", kind="class")),
         ("--metrics f7", 78, "f7", task_file(label="stars")),
     ],
     SQUAD: [
@@ -384,17 +384,17 @@ CASES: dict[str, list[tuple]] = {
             squad(SINK, ("a", "What did they do?", "Old")),
         ),
         (
-            "--question-length 8 --stride 8",
+            "question_length=8 stride=8",
             78,
             "squad-1.1 window",
             squad((*SINK[:2], "submarines")),
         ),
-        ("--question-length 31", 78, "stride 128", squad(SINK)),
+        ("question_length=31", 78, "stride 128", squad(SINK)),
         ("", 65, "qas[0] answers", squad(SINK, answers="answer")),
     ],
     EVALUATE: [
         ("", 65, "{here}/dev.csv:3", {"dev.csv": ROWS.replace("negative", "poor")}),
-        ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", DEV),
+        ("micro_batch_tokens=0", 78, "micro_batch_tokens 0", DEV),
         ("--results {here}/dev.csv/r", 73, "{here}/dev.csv", DEV),
         ("--submission {here}/dev.csv", 73, "{here}/dev.csv", DEV),
     ],
@@ -419,7 +419,7 @@ CASES: dict[str, list[tuple]] = {
     "evaluate": [
         ("sst-2 --model {classifier} --data {here} --split tset", 78, "tset"),
         ("sst-2 --model {classifier} --data {here} --json", 2, "--json"),
-        ("sst-2 --data {tables} --model {classifier} --revision v1", 2, "{classifier} directory"),
+        ("sst-2 --data {tables} --model {classifier}@v1", 66, "{classifier}@v1"),
         ("--text review --label stars --dev {tables}/dev.csv --model", 2, "--model"),
         (
             "mnli --model {classifier} --data {here} --submission {here}/hand-in --results {here}/r.json",
@@ -469,7 +469,6 @@ CASES: dict[str, list[tuple]] = {
         ("albert-base --verify", 2, "--verify albert-base preset"),
         ("--verify", 2, "--verify"),
         ("{pretrained} --verify --self-check", 2, "--verify --self-check"),
-        ("{pretrained} --verify --revision main", 2, "--verify --revision"),
         ("{pretrained} --verify --json", 2, "--verify --json"),
         ("{corpus} --samples 3 --verify", 2, "--verify --samples"),
         ("{corpus} --samples 3 --memory", 2, "--samples --memory"),
@@ -498,17 +497,16 @@ CASES: dict[str, list[tuple]] = {
         ("--self-check", 2, "--self-check"),
         ("albert-base --measure --max-length 513", 2, "--max-length 513 512"),
         ("albert-base --self-check", 2, "--self-check albert-base"),
-        ("albert-base --revision main", 2, "--revision albert-base"),
         ("{corpus} --compare albert-base", 2, "--compare {corpus}"),
         ("{tokenizer} --measure", 2, "--measure {tokenizer}"),
         ("albert-base --compare {corpus}", 2, "--compare {corpus}"),
-        ("{pretrained} --revision main", 2, "{pretrained} main"),
+        ("{pretrained}@main", 66, "{pretrained}@main"),
     ],
     "serve": [
         ("./no-such-model --port 0", 66, "no-such-model"),
         ("m --port 70000", 78, "port 70000"),
-        ("m --limits.queue-texts 0", 78, "limits.queue_texts 0"),
-        ("m --limits.texts 300", 78, "texts 300"),
+        ("m --queue-texts 0", 78, "queue_texts 0"),
+        ("m --texts 300", 78, "texts 300"),
         ("m --drain-timeout 0", 78, "drain-timeout"),
         ("m --threads 0", 78, "threads"),
         ("m --host 192.0.2.1", 69, "192.0.2.1:8000"),
@@ -575,9 +573,9 @@ PIPES = [
     (TUNED, "train.csv"),
     (TUNED.replace("train.csv", "train.parquet"), "train.parquet"),
     (TUNED.replace("train.csv", "train.jsonl.gz"), "train.jsonl.gz"),
-    (f"{TUNED} --task-file {{here}}/task.json", "task.json"),
+    (f"{TUNED} {{here}}/task.json", "task.json"),
     (EVALUATE, "dev.csv"),
-    ("predict {classifier} --input {here}/a.jsonl --text-field review", "a.jsonl"),
+    ("predict {classifier} --input {here}/a.jsonl --text review", "a.jsonl"),
     ("predict {classifier} --input {here}/a.csv.gz", "a.csv.gz"),
     ("predict {classifier} --input {here}/a.parquet --output {here}/out.jsonl", "a.parquet"),
 ]
@@ -616,7 +614,7 @@ def test_a_separate_process_prints_the_same(scene, here):
 
 def test_cut_and_missing_answers_are_counted_and_no_question_is_dropped(scene, here, capsys):
     write(squad(("a", "a?", "Old ships"), ("b", "What sank? " * 30, "Old ships"), ("c", "c?", "submarines")), here)
-    words = f"{SQUAD} --question-length 8 --stride 8 --steps 1 --batch-size 2"
+    words = f"{SQUAD} question_length=8 stride=8 steps=1 batch_size=2"
     assert run([scene.fill(word, here) for word in words.split()]) == 0
     printed = capsys.readouterr().out
     for part in ("training", "development set"):

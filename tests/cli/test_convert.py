@@ -114,9 +114,7 @@ def test_a_chinese_vocabulary_is_converted(tmp_path, capsys):
     assert (output / "vocab.txt").is_file()
 
 
-@pytest.mark.parametrize(
-    ("flag", "lower", "accents"), [("--no-lower-case", False, False), ("--keep-accents", True, True)]
-)
+@pytest.mark.parametrize(("flag", "lower", "accents"), [("--keep-case", False, False), ("--keep-accents", True, True)])
 def test_flags_set_the_case_and_accents_of_a_vocabulary(release, tmp_path, refused, capsys, flag, lower, accents):
     output = tmp_path / "out"
     convert(capsys, release, "--output", output, flag)
@@ -209,7 +207,7 @@ def test_bad_input_leaves_nothing(release, scene, tmp_path, refused):
     refuses(66, "--without-tokenizer", HERE / "shared")
     refuses(2, "--without-tokenizer: contradicts --tokenizer", release, "--tokenizer", release, "--without-tokenizer")
     refuses(65, scene.tokenizer, release, "--tokenizer", scene.tokenizer)
-    refuses(2, "--revision: ", release, "--revision", "main")
+    refuses(66, f"{release}@main", f"{release}@main")
     refuses(2, "--config: ", scene.pretrained, "--config", release)
     refuses(78, "5 heads", release, "--num-attention-heads", "5")
     damage(release, data, 700)

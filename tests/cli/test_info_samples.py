@@ -39,7 +39,7 @@ def shown(corpus, tmp_path, capsys):
 
 
 def test_shown_samples_are_those_of_a_run(corpus, shown):
-    out = shown("seed = 3\nsequences.max_length = 64", "--samples", "20", "--seed", "7")
+    out = shown("seed = 3\nmax_length = 64", "--samples", "20", "--seed", "7")
     opened = TokenCorpus.open(corpus, verify=False)
     samples = PretrainingSamples(opened, SequenceRecipe(max_length=64), MaskingRecipe(), 7)
     tokenizer = opened.tokenizer()
@@ -62,9 +62,9 @@ def test_shown_samples_are_those_of_a_run(corpus, shown):
 
 
 def test_the_recipe_has_the_seed(shown):
-    seven = shown("seed = 7\nsequences.max_length = 64", "--samples", "2")
-    assert seven == shown("seed = 3\nsequences.max_length = 64", "--samples", "2", "--seed", "7")
-    assert seven != shown("seed = 3\nsequences.max_length = 64", "--samples", "2")
+    seven = shown("seed = 7\nmax_length = 64", "--samples", "2")
+    assert seven == shown("seed = 3\nmax_length = 64", "--samples", "2", "--seed", "7")
+    assert seven != shown("seed = 3\nmax_length = 64", "--samples", "2")
 
 
 def test_samples_of_a_named_recipe_end_with_the_epoch(corpus, capsys):
@@ -85,7 +85,7 @@ def test_lines_have_at_most_100_columns_without_colour(corpus, capsys, terminal)
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_the_recipe_changes_the_samples(shown, objective):
-    sequences = f"sequences = {{ max_length = 96, objective = '{objective}' }}"
+    sequences = f"max_length = 96\nsequences = {{ objective = '{objective}' }}"
     masking = "masking = { unit = 'token', max_ngram = 1, max_predictions = 2, replacement = 'span' }"
     out = shown(f"{sequences}\n{masking}", "--samples", "30")
     labels = {

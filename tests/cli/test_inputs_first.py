@@ -14,7 +14,6 @@ from albert.cli.main import run
         ("finetune --model tiny --train none.csv --output out", "none.csv"),
         ("finetune --model tiny --train table.csv --dev none.csv --output out", "none.csv"),
         ("pretrain small --data nowhere --output out", "nowhere"),
-        ("pretrain --recipe smal --data . --output out", "albert pretrain small"),
         ("evaluate --model tiny --dev none.csv", "none.csv"),
         ("predict tiny --input none.csv", "none.csv"),
         ("predict smal --fill-mask [MASK]", "small"),
@@ -63,7 +62,7 @@ def test_refusals_need_no_torch(tmp_path):
         "serve smal",
         "serve tiny --port 99999",
         "finetune --model smal --train table.csv --output out",
-        "finetune --model tiny --train table.csv",
+        "finetune --model tiny",
         "finetune sst-3 --model tiny --data . --output out",
         "finetune sst-2 --model tiny --output out",
         "evaluate sst-2 --model tiny --data nowhere",
@@ -92,12 +91,12 @@ def test_statistics_only_refuses_what_training_refuses_and_a_changed_setting_is_
     rows = [f"{word} film {number},{word}" for number in range(10) for word in ("good", "bad")]
     table.write_text("\n".join(["text,label", *rows, "no label,"]))
     command = ["finetune", "--model", "tiny", "--train", str(table), "--text", "text", "--label", "label"]
-    command += ["--device", "cpu", "--epochs", "1"]
-    assert run([*command, "--statistics-only"]) == 65
+    command += ["--device", "cpu", "epochs=1"]
+    assert run([*command]) == 65
     assert "table.csv:22" in capsys.readouterr().err
     table.write_text("\n".join(["text,label", *rows]))
     assert run([*command, "--output", str(output)]) == 0
     assert "prove nothing" in capsys.readouterr().out
     assert (output / "curves.png").is_file()
-    assert run([*command, "--output", str(output), "--learning-rate", "3e-4"]) == 73
+    assert run([*command, "--output", str(output), "learning_rate=3e-4"]) == 73
     assert "learning_rate (" in capsys.readouterr().err

@@ -1,115 +1,83 @@
-"""Other names of options: those of transformers and of other commands."""
-
-import re
-from operator import attrgetter
-from pathlib import Path
+"""Names that a command does not have: those of transformers and of other commands, and misspelt ones."""
 
 import pytest
 
-from albert.api.options import shape_of
-from albert.cli.main import COMMANDS, run
-from albert.cli.options import all_commands, parse
-from albert.commands.finetune import finetune
-from albert.commands.predict import predict_main
-from albert.commands.pretrain import pretrain_main
-from albert.commands.serve import serve_main
+from albert.api.options import options_of
+from albert.cli.main import COMMANDS
+from albert.cli.options import all_commands, typed_values
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "export")]
 WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "export onnx"]
-
-
-def test_finetune_takes_names_of_transformers():
-    words = "sst-2 --model-name-or-path tiny --lr 1e-3 --num_train_epochs=3 --output-dir out --max-steps 5"
-    words += " --per-device-train-batch-size 8 --max-seq-length 64 --warmup-ratio 0.1"
-    options = parse(shape_of(finetune), words.split(), "albert finetune")
-    changes = options.changes
-    assert (options.task, options.model, changes.learning_rate, changes.epochs) == ("sst-2", "tiny", 1e-3, 3)
-    assert (changes.batch_size, changes.max_length, changes.warmup_share, changes.steps) == (8, 64, 0.1, 5)
-    assert options.output == Path("out")
-
-
-def test_pretrain_takes_names_of_transformers_for_values_of_its_recipe(capsys):
-    words = ["--data", "nowhere", "--output", "out", "--lr", "1e-3", "--max-seq-length", "64", "--warmup-steps", "-1"]
-    assert run(["pretrain", "small", *words]) != 0
-    assert "warmup_steps" in capsys.readouterr().err
+TABLE = "finetune --train a --model m"
+CORPUS = "pretrain small --data d --output o"
 
 
 @pytest.mark.parametrize(
-    ("command", "words", "expected"),
+    ("words", "remedy"),
     [
-        ("finetune", "sst-2 --model m --bf16", {"training.precision": "bf16"}),
-        ("finetune", "--task-name sst-2 --model m", {"task": "sst-2"}),
-        ("finetune", "--task sst-2 --model m --load-best-model-at-end", {"task": "sst-2", "training.select": "best"}),
-        ("finetune", "--train-file a --validation-file b --model m", {"train": Path("a"), "dev": Path("b")}),
-        (
-            "finetune",
-            "sst-2 --model m --eval-steps 7 --save-steps 8",
-            {"training.evaluate_every": 7, "training.checkpoint_every": 8},
-        ),
-        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"changes.stride": 9, "training.device": "cpu"}),
-        ("evaluate", "--task sst-2 --model a b --depth 3", {"task": "sst-2", "model": ("a", "b")}),
-        ("predict", "m --input a.csv --text review", {"text": "review"}),
-        ("predict", "--input a.csv --model m", {"model": "m"}),
-        ("info", "--model albert-base --memory", {"what": "albert-base", "memory": True}),
-        ("info", "albert-base --max-seq-length 7", {"max_length": 7}),
-        ("convert", "--output o --model s", {"source": "s"}),
-        ("export onnx", "--output o --model m", {"model": "m"}),
-        ("tokenizer convert", "s --output o --lower-case", {"case": "lower"}),
-        ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),
-        ("prepare", "a --tokenizer t --output o --text body", {"text.text_field": "body"}),
-        ("prepare", "a --tokenizer t --output o --held-out-share 0.2", {"held_out": 0.2}),
-        ("finetune", "--train a --model m --held-out-share 0.2", {"held_out": 0.2}),
-        ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
-        ("quantize", "m --output o --force", {"replace": True}),
-        ("predict", "m --fill-mask x --cpu", {"opening.device": "cpu"}),
-        ("evaluate", "pretraining --model m --evaluation-sequences 5", {"sequences": 5}),
-        ("evaluate", "pretraining --model m --evaluation-objectives sop nsp", {"objective": ("sop", "nsp")}),
+        (f"{TABLE} --epochs 3", "is a key; write epochs=3"),
+        (f"{TABLE} --learning-rate=1e-4", "is a key; write learning_rate=1e-4"),
+        (f"{TABLE} --num_train_epochs 3", "write epochs=3"),
+        (f"{TABLE} --num-train-epochs=3", "write epochs=3"),
+        (f"{TABLE} --lr 1e-3", "write learning_rate=1e-3"),
+        (f"{TABLE} --per-device-train-batch-size 8", "write batch_size=8"),
+        (f"{TABLE} --bf16", "write precision=bf16"),
+        (f"{TABLE} --load-best-model-at-end", "write select=best"),
+        (f"{TABLE} --no-cuda", "write --device cpu"),
+        (f"{TABLE} --output-dir runs/mine", "write --output runs/mine"),
+        (f"{TABLE} --format csv", "write reading.format=csv"),
+        (f"{TABLE} --columns a b", "write reading.columns=a,b"),
+        (f"{TABLE} --keep-head", "write keep_head=true"),
+        (f"{TABLE} --num-hidden-layers 3", "write depth=3"),
+        (f"{TABLE} num_train_epochs=3", "unknown key; write epochs=3"),
+        (f"{TABLE} output=runs/mine", "is an option; write --output runs/mine"),
+        (f"{TABLE} learnin_rate=1", "unknown key; did you mean learning_rate=1?"),
+        (f"{TABLE} nothing=1", "unknown key; see albert finetune --help"),
+        ("finetune --task sst-2 --model m", "albert finetune sst-2, without --task"),
+        (f"{CORPUS} --hidden-size 192", "write architecture.hidden_size=192"),
+        (f"{CORPUS} hidden_size=192", "write architecture.hidden_size=192"),
+        (f"{CORPUS} model.hidden_size=192", "did you mean architecture.hidden_size=192?"),
+        (f"{CORPUS} schedule.total_steps=9", "did you mean steps=9?"),
+        (f"{CORPUS} --mlm_probability 0.3", "write masking.share=0.3"),
+        (f"{CORPUS} --steps 100", "is a key; write steps=100"),
+        (f"{CORPUS} --model tiny", "write --init tiny"),
+        (f"{CORPUS} --optimizer lamb", "write optimizer.kind=lamb"),
+        ("predict --model tiny --fill-mask a", "albert predict tiny, without --model"),
+        ("predict tiny --input a.csv --delimiter ;", "write 'reading.delimiter=;'"),
+        ("evaluate sst-2 --model m --evaluation-sequences 5", "write --sequences 5"),
+        ("quantize tiny --output o --force", "write --replace"),
     ],
 )
-def test_other_names_set_the_same_field(command, words, expected):
-    options = parse(all_commands()[command].shape, words.split(), f"albert {command}")
-    assert {name: attrgetter(name)(options) for name in expected} == expected
+def test_an_unknown_name_is_answered_with_what_to_write(words, remedy, refused):
+    assert remedy in refused(words.split(), 2)
 
 
-def test_options_in_groups_have_short_names():
-    words = "--data d --output o --hidden-size 8 --total-steps 7 --warmup-steps 3 --objective nsp --max-ngram 1"
-    switches = ["--optim=adamw", "--no-favor-shorter", "--model", "m"]
-    recipe = parse(pretrain_main.shape, [*words.split(), *switches], "albert")
-    assert recipe.init == "m" and recipe.recipe.model.hidden_size == 8
-    assert (recipe.recipe.schedule.total_steps, recipe.recipe.schedule.warmup_steps) == (7, 3)
-    assert (recipe.recipe.sequences.objective, recipe.recipe.optimizer.kind) == ("nsp", "adamw")
-    assert (recipe.recipe.masking.max_ngram, recipe.recipe.masking.favor_shorter) == (1, False)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([], None),
-        (["--compile"], True),
-        (["--no-compile"], False),
-        (["--compile=False"], False),
-        (["--compile", "True"], True),
-        (["--torch-compile"], True),
-    ],
-)
-def test_a_switch_that_may_be_unset_is_set_like_others(words, expected):
-    options = parse(pretrain_main.shape, ["--data", "d", *words, "--output", "o"], "albert pretrain")
-    assert options.recipe.compile is expected and str(options.output) == "o"
+def test_blanks_around_an_equals_sign_are_forgiven_and_lists_have_commas():
+    options = options_of(all_commands()["pretrain"].shape)
+    words = "--data d1 d2 steps = 7 max_length =32 batch_size= 4 mixture=0.7,0.3 --output o masking.favor_shorter=false"
+    values = typed_values(options, words.split(), "albert pretrain small")
+    assert {".".join(path): value for path, value in values.items()} == {
+        "recipe.schedule.total_steps": 7,
+        "recipe.sequences.max_length": 32,
+        "recipe.batch_size": 4,
+        "recipe.mixture": (0.7, 0.3),
+        "recipe.masking.favor_shorter": False,
+        "data": tuple(map(type(values[("output",)]), ("d1", "d2"))),
+        "output": values[("output",)],
+    }
+    words = ["sharing=none" if word == "steps" else word for word in ["steps"]]
+    values = typed_values(options, [f"architecture.{words[0]}"], "albert pretrain small")
+    assert values == {("recipe", "model", "sharing"): "none"}
 
 
 @pytest.mark.parametrize("command", WITH_OPTIONS)
-def test_misspelt_options_get_a_suggestion(command, capsys, refused):
-    """Each third option of each command, without its last letter and in capitals."""
-    with pytest.raises(SystemExit):
-        run([*command.split(), "--help-all"])
-    named = re.findall(r"^ {0,8}(--[a-z][a-z-]{5,})\b", capsys.readouterr().out, re.MULTILINE)
-    known = set(named)
-    for usual in sorted(known)[::3]:
-        for typed in {usual[:-1], usual.upper()} - known:
-            assert refused([*command.split(), typed, "1"], 2, typed).count("--") > 1
-
-
-@pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])
-@pytest.mark.parametrize("shape", [predict_main.shape, serve_main.shape])
-def test_a_positional_model_may_be_given_as_an_option(shape, words):
-    assert parse(shape, ["--device", "cpu", *words], "albert").model == "m"
+def test_misspelt_options_and_keys_get_a_suggestion(command, refused):
+    """Each third option or key of each command, without its last letter."""
+    options = options_of(all_commands()[command].shape)
+    words = [*command.split(), *(["small"] if command == "pretrain" else [])]
+    known = {option.typed for option in options}
+    for option in options[::3]:
+        typed = option.typed[:-1]
+        if len(option.name) > 5 and typed not in known and not option.marks.positional:
+            error = refused([*words, f"{typed}=1" if option.is_key else typed], 2, typed)
+            assert "did you mean" in error or "write" in error

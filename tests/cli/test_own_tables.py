@@ -10,7 +10,7 @@ from albert.finetuning.options import rate_for_width
 
 WIDTH = 32
 """Hidden size of the model of the scene."""
-SMALL = ["--steps", "2", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
+SMALL = ["steps=2", "batch_size=4", "max_length=32", "--device", "cpu"]
 
 
 @pytest.fixture
@@ -22,18 +22,18 @@ def reviews(tmp_path: Path) -> Path:
 
 def test_statistics_only_shows_rows_and_writes_nothing(scene, reviews, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained), "--statistics-only"]
+    columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained)]
     assert run(["finetune", "--train", str(reviews), *columns]) == 0
     output = capsys.readouterr().out
-    for words in ("3 different numbers", "--regression", "kept back for dev", "tokens, median", "33.3%"):
+    for words in ("3 different numbers", "--kind number", "kept back for dev", "tokens, median", "33.3%"):
         assert words in output
     assert [path.name for path in tmp_path.iterdir()] == ["my.csv"]
 
 
 def test_a_run_saves_its_task_for_evaluation(scene, reviews, tmp_path, capsys):
     saved = tmp_path / "run"
-    (tmp_path / "ask.json").write_text('{"train": "my.csv", "text": "review", "recipe": {"learning_rate": 0.001}}')
-    options = ["--task-file", str(tmp_path / "ask.json"), "--label", "stars", "--model", str(scene.pretrained)]
+    (tmp_path / "ask.json").write_text('{"train": "my.csv", "text": "review", "learning_rate": 0.001}')
+    options = [str(tmp_path / "ask.json"), "--label", "stars", "--model", str(scene.pretrained)]
     assert run(["finetune", *options, "--output", str(saved), *SMALL]) == 0
     report = json.loads((saved / "results.json").read_text())
     assert report["recipe"]["learning_rate"] == 0.001 and report["training"]["kept_back_for_dev"] == 3
@@ -52,12 +52,12 @@ def test_a_run_saves_its_task_for_evaluation(scene, reviews, tmp_path, capsys):
 
 def test_labels_that_all_differ_are_explained(scene, tmp_path, capsys):
     (tmp_path / "t.csv").write_text("review,stars\n" + "".join(f'it was {n},"1,{n}"\n' for n in range(30)))
-    columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained), "--statistics-only"]
+    columns = ["--text", "review", "--label", "stars", "--model", str(scene.pretrained)]
     assert run(["finetune", "--train", str(tmp_path / "t.csv"), *columns]) == 2
-    assert "column 'stars': holds numbers with a comma, such as '1,0'; say --decimal ," in capsys.readouterr().err
+    assert "column 'stars': holds numbers with a comma, such as '1,0'; say reading.decimal=," in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "rate"), [((), rate_for_width(2e-5, WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])
+@pytest.mark.parametrize(("flags", "rate"), [((), rate_for_width(2e-5, WIDTH)), (("learning_rate=3e-5",), 3e-5)])
 def test_the_default_learning_rate_depends_on_the_width(scene, reviews, tmp_path, capsys, flags, rate):
     columns = ["--train", str(reviews), "--text", "review", "--label", "stars", "--model", str(scene.pretrained)]
     assert run(["finetune", *columns, "--output", str(tmp_path / "run"), *SMALL, *flags]) == 0

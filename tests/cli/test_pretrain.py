@@ -4,11 +4,11 @@ import dataclasses
 import json
 import re
 import shlex
-import tomllib
 
 import pytest
 
 from albert.cli.main import run
+from albert.commands.pretrain import recipe_before_changes
 from albert.commands.sample import load_chapters
 from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, samples_of
 from albert.pretraining.recipe import PretrainingRecipe
@@ -16,9 +16,10 @@ from albert.runtime.json_files import load_versioned, read_journal
 from albert.text.shards import TokenCorpus
 
 TINY = shlex.split(
-    "--model.hidden-size 32 --model.embedding-size 16 --model.num-hidden-layers 2 --model.intermediate-size 64 "
-    "--sequences.max-length 48 --batch-size 8 --micro-batch-size 4 --schedule.total-steps 30 --schedule.warmup-steps 5 "
-    "--evaluation-sequences 40 --evaluate-every 15 --optimizer.learning-rate 0.02 --precision fp32 --device cpu"
+    "architecture.hidden_size=32 architecture.embedding_size=16 architecture.num_hidden_layers=2 "
+    "architecture.intermediate_size=64 "
+    "max_length=48 batch_size=8 micro_batch_size=4 steps=30 schedule.warmup_steps=5 "
+    "evaluation_sequences=40 evaluate_every=15 learning_rate=0.02 precision=fp32 --device cpu"
 )
 
 
@@ -107,14 +108,19 @@ def test_evaluate_says_how_its_masked_tokens_differ_from_those_of_a_run(finished
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [("--batch-size 16", 16), ("--recipe FILE", 16), ("--batch-size 16 --micro-batch-size 8", 8), ("", 32)],
+    ("recipe", "given", "expected"),
+    [
+        ("small", {"batch_size": 16}, 16),
+        ("FILE", {}, 16),
+        ("small", {"batch_size": 16, "micro_batch_size": 8}, 8),
+        ("small", {}, 32),
+    ],
 )
-def test_a_micro_batch_is_no_larger_than_the_batch(words, expected, tmp_path, capsys):
-    (tmp_path / "recipe.toml").write_text("batch_size = 16\n")
-    typed = shlex.split(words.replace("FILE", str(tmp_path / "recipe.toml")))
-    assert run(["pretrain", "small", *typed, "--print-recipe"]) == 0
-    assert tomllib.loads(capsys.readouterr().out)["micro_batch_size"] == expected
+def test_a_micro_batch_is_no_larger_than_the_batch(recipe, given, expected, tmp_path):
+    (tmp_path / "recipe.toml").write_text('base = "small"\nbatch_size = 16\n')
+    values = {("recipe", name): value for name, value in given.items()}
+    found, _ = recipe_before_changes(recipe.replace("FILE", str(tmp_path / "recipe.toml")), values)
+    assert given.get("micro_batch_size", found.micro_batch_size) == expected
 
 
 def test_next_sentence_prediction_refuses_a_single_document(corpus, tmp_path, capsys):
@@ -122,7 +128,7 @@ def test_next_sentence_prediction_refuses_a_single_document(corpus, tmp_path, ca
     words = [str(tmp_path / "one.txt"), "--tokenizer", str(corpus), "--output", str(tmp_path / "alone")]
     assert run(["prepare", *words, "--held-out", "0", "--workers", "1"]) == 0
     capsys.readouterr()
-    words = ["--data", str(tmp_path / "alone"), "--output", str(tmp_path / "out"), "--sequences.objective", "nsp"]
+    words = ["--data", str(tmp_path / "alone"), "--output", str(tmp_path / "out"), "sequences.objective=nsp"]
     assert run(["pretrain", "quickstart", *words, *TINY]) == 78
     error = capsys.readouterr().err
     assert '"nsp" needs at least two train documents' in error and error.count("\n") == 1
@@ -130,15 +136,15 @@ def test_next_sentence_prediction_refuses_a_single_document(corpus, tmp_path, ca
 
 
 def test_scale_batch_explains_the_learning_rate(corpus, tmp_path, capsys):
-    shape = [*("--model.hidden-size", "32", "--model.embedding-size", "16", "--model.num-attention-heads", "2")]
-    shape += [*("--model.intermediate-size", "64", "--model.num-hidden-layers", "2", "--sequences.max-length", "32")]
-    words = ["--scale-batch", "16", "--max-tokens", "500", *shape, "--precision", "fp32", "--device", "cpu"]
-    words += ["--evaluation-sequences", "8", "--max-rollbacks", "2"]
+    shape = [*("architecture.hidden_size=32", "architecture.embedding_size=16", "architecture.num_attention_heads=2")]
+    shape += [*("architecture.intermediate_size=64", "architecture.num_hidden_layers=2", "max_length=32")]
+    words = ["scale_batch=16", "max_tokens=500", *shape, "precision=fp32", "--device", "cpu"]
+    words += ["evaluation_sequences=8", "max_rollbacks=2"]
     assert run(["pretrain", "base", "--data", str(corpus), "--output", str(tmp_path / "run"), *words]) == 0
     shown = capsys.readouterr().out
     assert "learning rate 0.00176 x sqrt(16/4096) = 0.00011" in shown
     assert "125,000 steps see 2,000,000 sequences, 0.00391 times as many as before" in shown
-    assert "as many need --steps 32000000" in shown
+    assert "as many need steps=32000000" in shown
     assert re.search(r"stopped after \d+ tokens at step \d of 125,000", shown)
     recipe = load_versioned(PretrainingRecipe, tmp_path / "run" / "recipe.json")
     assert (recipe.batch_size, recipe.max_tokens) == (16, 500)

@@ -14,7 +14,7 @@ TEXTS = ["The capital of France is [MASK].", "She opened the [MASK] and went int
 def test_a_quantised_or_converted_classifier_keeps_its_examples_and_answers_alike(checkout, scene, tmp_path, capsys):
     model = tmp_path / "run" / "model"
     rows = ("--train", str(scene.tables / "train.csv"), "--dev", str(scene.tables / "dev.csv"))
-    flags = ("--text", "review", "--label", "stars", "--device", "cpu", "--epochs", "2", "--batch-size", "4")
+    flags = ("--text", "review", "--label", "stars", "--device", "cpu", "epochs=2", "batch_size=4")
     base = ("--model", str(checkout / "models" / "tiny"), "--output", str(tmp_path / "run"))
     assert run(["finetune", *base, *rows, *flags]) == 0
     assert run(["quantize", str(model), "--output", str(tmp_path / "int8")]) == 0

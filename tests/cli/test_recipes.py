@@ -1,13 +1,15 @@
 """Recipe files: printed with comments, read from TOML and JSON."""
 
 import dataclasses
+import json
 import tomllib
 
 import pytest
 
 from albert.cli.main import run
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, find_recipe, read_recipe
-from albert.runtime.json_files import field_docs, to_toml
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.json_files import field_docs
 
 
 def printed(capsys, *words):
@@ -19,28 +21,61 @@ def printed(capsys, *words):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_printed_recipe_is_read_back(name, tmp_path, capsys):
-    # `continue` is the recipe of the model that --init names.
-    text = to_toml(RECIPES[name]) if name == "continue" else printed(capsys, "pretrain", name, "--print-recipe")
-    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(printed(capsys, "info", "--recipe", name), encoding="utf-8")
     assert read_recipe(tmp_path / "mine.toml") == find_recipe(str(tmp_path / "mine.toml")) == RECIPES[name]
+    (tmp_path / "again.toml").write_text(printed(capsys, "info", "--recipe", str(tmp_path / "mine.toml")))
+    assert read_recipe(tmp_path / "again.toml") == RECIPES[name]
 
 
-def test_files_change_single_values_and_flags_override_them(tmp_path, capsys):
-    texts = "batch_size = 64\n[optimizer]\nlearning_rate = 1\n", '{"batch_size": 64, "optimizer": {"learning_rate": 1}}'
-    for file, text in zip(("mine.toml", "mine.json"), texts, strict=True):
-        (tmp_path / file).write_text(text, encoding="utf-8-sig")  # some editors begin a file with a byte order mark
-    for file in ("mine.toml", "mine.json"):
-        words = ("--recipe", str(tmp_path / file), "--optimizer.learning-rate", "0.25", "--print-recipe")
-        values = tomllib.loads(printed(capsys, "pretrain", "small", *words))
-        expected = dataclasses.replace(
-            RECIPES["small"],
-            batch_size=64,
-            optimizer=dataclasses.replace(RECIPES["small"].optimizer, learning_rate=0.25),
-        )
-        (tmp_path / "both.toml").write_text(printed(capsys, "pretrain", "small", *words), encoding="utf-8")
-        assert values["batch_size"] == 64 and read_recipe(tmp_path / "both.toml") == expected
-    alone = tomllib.loads(printed(capsys, "pretrain", "--recipe", str(tmp_path / "mine.toml"), "--print-recipe"))
-    assert (alone["batch_size"], alone["model"]["hidden_size"]) == (64, RECIPES["base"].model.hidden_size)
+def test_a_base_and_a_few_values_are_a_recipe(tmp_path):
+    values = {
+        "base": "small",
+        "batch_size": 16,
+        "learning_rate": 0.5,
+        "steps": 200,
+        "architecture": {"hidden_size": 64},
+    }
+    lines = 'base = "small"\nbatch_size = 16\nlearning_rate = 0.5\nsteps = 200\n[architecture]\nhidden_size = 64\n'
+    (tmp_path / "mine.toml").write_text(lines, encoding="utf-8-sig")  # some editors begin a file with a byte order mark
+    (tmp_path / "mine.json").write_text(json.dumps(values), encoding="utf-8-sig")
+    small = RECIPES["small"]
+    expected = dataclasses.replace(
+        small,
+        batch_size=16,
+        micro_batch_size=16,
+        model=dataclasses.replace(small.model, hidden_size=64),
+        optimizer=dataclasses.replace(small.optimizer, learning_rate=0.5),
+        schedule=dataclasses.replace(small.schedule, total_steps=200, warmup_steps=4),
+    )
+    assert read_recipe(tmp_path / "mine.toml") == read_recipe(tmp_path / "mine.json") == expected
+    alone = "[masking]\nshare = 0.2\n"
+    (tmp_path / "alone.toml").write_text(alone)
+    assert read_recipe(tmp_path / "alone.toml").model == RECIPES["base"].model
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('base = "smal"', "base: is no recipe; did you mean 'small'?"),
+        ("hidden_size = 3", "hidden_size: unknown key; did you mean 'architecture.hidden_size'?"),
+        ("[model]\nhidden_size = 3", "model.hidden_size: unknown key; did you mean 'architecture.hidden_size'?"),
+        ("[schedule]\nsteps = 3", "schedule.steps: unknown key; did you mean 'steps'?"),
+        ("steps = 'many'", "steps: is a string"),
+        ("batch_size = 0", "batch_size: is 0"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(line, message, tmp_path):
+    (tmp_path / "mine.toml").write_text(line)
+    with pytest.raises(InvalidConfiguration) as caught:
+        read_recipe(tmp_path / "mine.toml")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["finetune", "finetune-vectors", "sweep"])
+def test_the_keys_of_a_command_are_printed_as_a_file(name, capsys):
+    text = printed(capsys, "info", "--recipe", name)
+    values = tomllib.loads(text)
+    assert values["seed"] == 0 and "# epochs is not set" in text
 
 
 def test_every_value_of_a_recipe_has_a_comment(capsys):
@@ -53,17 +88,7 @@ def test_every_value_of_a_recipe_has_a_comment(capsys):
                 yield f"{cls.__name__}.{field.name}"
 
     assert list(undocumented(PretrainingRecipe, field_docs(PretrainingRecipe))) == []
-    lines = printed(capsys, "pretrain", "small", "--print-recipe").splitlines()
+    lines = printed(capsys, "info", "--recipe", "small").splitlines()
     values = [number for number, line in enumerate(lines) if " = " in line and not line.startswith("#")]
     assert len(values) > 50 and all(lines[number - 1].startswith("# ") for number in values)
     assert max(map(len, lines)) <= 102
-
-
-def test_options_of_finetune_are_printed_and_read_back(tmp_path, capsys):
-    words = ["--train", "my.csv", "--text", "review", "--model", "tiny", "--lr", "1e-3", "--num-hidden-layers", "3"]
-    (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
-    again = printed(capsys, "finetune", "--recipe", str(tmp_path / "mine.toml"), "--seed", "7", "--print-recipe")
-    values = tomllib.loads(again)
-    assert values["seed"] == 7 and values.pop("seed")
-    assert values == {k: v for k, v in tomllib.loads((tmp_path / "mine.toml").read_text()).items() if k != "seed"}
-    assert (values["text"], values["learning_rate"], values["num_hidden_layers"]) == ("review", 0.001, 3)

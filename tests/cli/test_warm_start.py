@@ -10,8 +10,8 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_versioned
 
 SHORT = [
-    *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),
-    *("--schedule.warmup-steps", "1", "--precision", "fp32", "--device", "cpu"),
+    *("batch_size=2", "evaluation_sequences=4", "steps=2"),
+    *("schedule.warmup_steps=1", "precision=fp32", "--device", "cpu"),
 ]
 """Flags with which a run takes a second; they do not change the architecture."""
 
@@ -43,7 +43,7 @@ def test_continue_has_the_architecture_of_the_model(scene, pretrain, tmp_path):
 
 
 def test_flags_change_the_architecture(scene, pretrain, tmp_path):
-    words = ["--model.num-hidden-layers", "4", "--model.sharing", "none", "--model.max-position-embeddings", "96"]
+    words = ["architecture.num_hidden_layers=4", "architecture.sharing=none", "architecture.max_position_embeddings=96"]
     code, _, notes = pretrain("continue", f"--init={scene.run}", *SHORT, *words, "--extend-positions")
     assert code == 0
     assert "2 layers with sharing all → 4 layers with sharing none (layer i begins as layer ⌊i·2/4⌋)" in notes

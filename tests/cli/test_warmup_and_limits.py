@@ -8,11 +8,13 @@ from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.progress import Bar
 
 TINY = {
-    "hidden_size": 8,
-    "embedding_size": 8,
-    "num_attention_heads": 1,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
+    "architecture": {
+        "hidden_size": 8,
+        "embedding_size": 8,
+        "num_attention_heads": 1,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+    },
     "max_length": 32,
     "batch_size": 4,
     "micro_batch_size": 4,
@@ -20,7 +22,9 @@ TINY = {
     "evaluation_sequences": 4,
     "device": "cpu",
 }
-FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+OPTIONS = ["--device", "cpu"]
+OPTIONS += [f"{name}={value}" for name, value in TINY.items() if not isinstance(value, dict | str)]
+OPTIONS += [f"architecture.{name}={value}" for name, value in TINY["architecture"].items()]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +43,8 @@ def learning_rates(path):
 
 
 def test_few_steps_shorten_the_warmup_at_both_doors(corpus, tmp_path, capsys):
-    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "a"), *FLAGS]
-    assert run([*command, "--steps", "40"]) == 0
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "a"), *OPTIONS]
+    assert run([*command, "steps=40"]) == 0
     error = capsys.readouterr().err
     assert "the warm-up takes 1 of 40 steps, the recipe has 400 of 20,000" in error
     assert "training tokens are few" in error
@@ -52,34 +56,34 @@ def test_few_steps_shorten_the_warmup_at_both_doors(corpus, tmp_path, capsys):
     assert learning_rates(tmp_path / "b") == learning_rates(tmp_path / "a")
     assert (tmp_path / "b" / "curves.png").exists()
     # The setting that differs from the finished run is named.
-    assert run([*command, "--steps", "40", "--seed", "3"]) == 73
+    assert run([*command, "steps=40", "seed=3"]) == 73
     assert "holds a finished run with other settings: seed (0, now 3)" in capsys.readouterr().err
 
 
 def test_a_warmup_that_is_given_stays_and_an_older_run_keeps_its_own(corpus, tmp_path, capsys):
-    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *FLAGS]
-    command += ["--steps", "6", "--max-tokens", "1"]
-    assert run([*command, "--warmup-steps", "5"]) == 0
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *OPTIONS]
+    command += ["steps=6", "max_tokens=1"]
+    assert run([*command, "schedule.warmup_steps=5"]) == 0
     assert "warm-up takes" not in capsys.readouterr().err
     assert run(command) == 0, "the run's own warm-up is taken"
     assert read_json_object(tmp_path / "run" / "recipe.json")["schedule"]["warmup_steps"] == 5
 
 
 def test_the_warmup_fits_into_the_budget_and_that_is_said(corpus, tmp_path, capsys):
-    command = ["pretrain", "small", "--data", str(corpus.output), *FLAGS, "--max-tokens", "4000"]
+    command = ["pretrain", "small", "--data", str(corpus.output), *OPTIONS, "max_tokens=4000"]
     assert run([*command, "--output", str(tmp_path / "budget")]) == 0
     assert "the warm-up ends after" in capsys.readouterr().err
     rates = learning_rates(tmp_path / "budget")
     assert max(rates) == pytest.approx(2e-3)
     assert rates.index(max(rates)) <= 0.2 * len(rates)
     assert rates[-1] < 0.2 * max(rates)
-    assert run([*command, "--output", str(tmp_path / "steps"), "--anneal", "steps"]) == 0
-    assert "the run ended in its warm-up of 400 steps; --anneal budget" in capsys.readouterr().err
+    assert run([*command, "--output", str(tmp_path / "steps"), "schedule.anneal=steps"]) == 0
+    assert "the run ended in its warm-up of 400 steps; schedule.anneal=budget" in capsys.readouterr().err
 
 
 def test_an_implausible_rate_is_refused_at_both_doors(corpus, tmp_path, refused):
-    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *FLAGS]
-    refused([*command, "--learning-rate", "5"], 78, "learning_rate: is 5")
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *OPTIONS]
+    refused([*command, "learning_rate=5"], 78, "learning_rate: is 5")
     by_python = {**TINY, "data": corpus.output, "output": tmp_path / "run", "learning_rate": 5}
     refused(lambda: albert.pretrain("small", **by_python), 78, "learning_rate: is 5")
     assert not (tmp_path / "run").exists()

@@ -124,7 +124,7 @@ def test_the_model_is_fine_tuned_and_predicts(root, tmp_path):
         (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="utf-8")
     arguments = ["--train", str(tmp_path / "train.csv"), "--dev", str(tmp_path / "dev.csv"), "--text", "text"]
     arguments += ["--label", "label", "--model", str(root / "run"), "--output", str(tmp_path / "task")]
-    assert run(["finetune", *arguments, "--epochs", "1", "--device", "cpu"]) == 0
+    assert run(["finetune", *arguments, "epochs=1", "--device", "cpu"]) == 0
     answer = Predictor.open(tmp_path / "task").classify("中国人")
     assert {entry["label"] for entry in answer} == {"是", "否"}
 

@@ -168,7 +168,7 @@ def test_figure_1_is_run_and_its_claims_are_checked(corpora, tmp_path, monkeypat
     assert "complete: 4 of 4 pre-trainings" in output and "against a fixed point" in output
     assert len(list(root.glob("scores/*/layers.json"))) == 4
     for path in root.glob("scores/*/intrinsic.json"):
-        scored = json.loads(path.read_text(encoding="utf-8"))  # with --keep-pairs, as in training
+        scored = json.loads(path.read_text(encoding="utf-8"))  # with sequences.keep_pairs=true, as in training
         assert scored["models"][0]["scores"]["sentence_order"]["count"] > 0.9 * scored["sequences"]
     with open(root / "tables" / "figure-1.csv", encoding="utf-8") as file:
         cells = {(row["row"], row["column"]): row for row in csv.DictReader(file)}

@@ -26,7 +26,7 @@ from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
-SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
+SMALL = ["steps=4", "batch_size=4", "max_length=32", "--device", "cpu"]
 PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain", "silver", "winter")
 
 

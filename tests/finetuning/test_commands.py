@@ -50,7 +50,7 @@ def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, cap
 
 
 def test_several_seeds(command, data, tmp_path, capsys):
-    options = ["--seeds", "2", "--select", "best", "--evaluate-every", "2"]
+    options = ["--seeds", "2", "select=best", "evaluate_every=2"]
     assert run(["sweep", *command("sts-b", data / "score", "runs", *options)[1:]]) == 0
     out = capsys.readouterr().out
     assert "selection: the best of 2 evaluations by pearson on the development set" in out
@@ -62,7 +62,7 @@ def test_several_seeds(command, data, tmp_path, capsys):
 
 
 def test_multiple_choice_with_groups_and_the_recipe_of_version_2(command, data, tmp_path, capsys):
-    assert run(command("race-v2", data, "run", "--question-length", "8")) == 0
+    assert run(command("race-v2", data, "run", "question_length=8")) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("accuracy_middle", "accuracy_high", "--choose"))
     recipe = read_json_object(tmp_path / "run/recipe.json")["recipe"]
@@ -94,7 +94,7 @@ def test_own_files(regression, pretrained, tmp_path):
     path, output = tmp_path / "my.csv", str(tmp_path / "run")
     path.write_text("review,stars\n" + rows)
     dev = ["--dev", str(path), "--text", "review", "--label", "stars"]
-    kind = ["--regression"] if regression else []
+    kind = ["--kind", "number"] if regression else []
     command = ["finetune", "--train", str(path), *dev, *kind, "--model", str(pretrained), "--output", output, *SMALL]
     assert run(command) == 0
     id2label = json.loads((tmp_path / "run/model/config.json").read_text())["id2label"]
@@ -116,28 +116,25 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         ("finetune sst-2 --model MODEL --data / --output OUT", (66,), "has no train.tsv"),
         ("finetune sst-2 --model absent/m --data / --output OUT", (66, 69), "no such directory"),
         ("finetune --train x.csv --model MODEL --output OUT", (66,), "x.csv: No such file"),
-        ("finetune sst-2 --model MODEL --data DATA", (2,), "--output: is missing"),
         ("finetune ax --model MODEL --data DATA --output OUT", (78,), "has no training set"),
         (f"{SST2_RUN} --text a", (2,), "own columns"),
-        (f"{SST2_RUN} --epochs -1", (78,), "epochs: is -1.0, a number above 0"),
-        (f"{SST2_RUN} --epochs 1 --steps 1", (2,), "say the same thing twice"),
-        (f"{SST2_RUN} --span-head joint", (2,), "--span-head: requires a task whose answers are spans"),
-        (f"{SST2_RUN} --question-length 8", (2,), "--question-length: requires a task with questions, sst-2 has none"),
-        (f"{SST2_RUN} --stride 4", (2,), "--stride: requires a task whose answers are spans, sst-2 has none"),
+        (f"{SST2_RUN} epochs=-1", (78,), "epochs: is -1.0, a number above 0"),
+        (f"{SST2_RUN} epochs=1 steps=1", (2,), "say the same thing twice"),
+        (f"{SST2_RUN} span_head=joint", (2,), "span_head: requires a task whose answers are spans"),
+        (f"{SST2_RUN} question_length=8", (2,), "question_length: requires a task with questions, sst-2 has none"),
+        (f"{SST2_RUN} stride=4", (2,), "stride: requires a task whose answers are spans, sst-2 has none"),
         ("finetune --train TABLE --data / --model MODEL --output OUT", (2,), "--data: requires a declared task"),
         # Changes of the model.
-        (f"{SST2_RUN} --keep-head", (78,), "has no head to keep"),
-        (f"{SST2_RUN} --keep-head --init random", (2,), "--keep-head: and --init random contradict each other"),
-        (f"{SST2_RUN} --sharing some", (2,), "albert finetune: "),
-        (f"{SST2_RUN} --revision main", (2,), "which is a directory"),
-        (f"{SST2_RUN} --num-hidden-groups 5", (78,), "num_hidden_groups: 5 groups for 2 layers"),
-        (f"{SST2_RUN} --extend-position", (2,), "unknown option; did you mean '--extend-positions'?"),
-        (f"{SST2_RUN} --depth 3 --num-hidden-layers 4", (2,), "--depth: and --num-hidden-layers are the same thing"),
+        (f"{SST2_RUN} keep_head=true", (78,), "has no head to keep"),
+        (f"{SST2_RUN} keep_head=true init=random", (2,), "keep_head: and init=random contradict each other"),
+        (f"{SST2_RUN} architecture.sharing=some", (2,), "albert finetune: "),
+        (f"{SST2_RUN} architecture.num_hidden_groups=5", (78,), "num_hidden_groups: 5 groups for 2 layers"),
+        (f"{SST2_RUN} --extend-position", (2,), "unknown option; did you mean architecture.extend_positions=true?"),
         # Exits, teachers and frozen encoders.
         (f"{SST2_RUN} --teacher nowhere/at/all", (66,), "nowhere/at/all"),
-        (f"{SST2_RUN} --distillation-weight 0.3", (2,), "--distillation-weight: requires --teacher"),
-        (f"{SST2_RUN} --teacher-revision v2", (2,), "--teacher-revision: requires --teacher"),
-        (f"{SST2_RUN} --freeze-encoder --encoder-dropout 0.1", (2,), "has no effect with --freeze-encoder"),
+        (f"{SST2_RUN} distillation.weight=0.3", (2,), "distillation.weight: requires --teacher"),
+        (f"{SST2_RUN} --teacher-revision v2", (2,), "write OWNER/NAME@REVISION as the teacher"),
+        (f"{SST2_RUN} freeze_encoder=true encoder_dropout=0.1", (2,), "has no effect with freeze_encoder"),
         # Benchmarks.
         (
             "finetune glue --model MODEL --output OUT",
@@ -152,18 +149,18 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         ("sweep glue --model MODEL --output OUT", (2,), "--data: is missing; the tasks' files are looked for there"),
         (GLUE_RUN, (66,), "has no task of glue with training and development files"),
         (f"{GLUE_RUN} --text a", (2,), "--text: requires a single task, glue has many"),
-        (f"{GLUE_RUN} --held-out 0.2", (2,), "--held-out: requires a single task"),
-        (f"{GLUE_RUN} --keep-head", (2,), "--keep-head: requires a single task"),
+        (f"{GLUE_RUN} --dev 0.2", (2,), "--dev: requires a single task"),
+        (f"{GLUE_RUN} keep_head=true", (2,), "keep_head: requires a single task"),
         (f"{GLUE_RUN} --seeds 0", (78,), "seeds: are 0, at least 1 is needed"),
         (f"{GLUE_RUN} --folds 2", (2,), "--folds: requires a single task"),
         (f"{GLUE_RUN} --rates 1e-4 2e-4", (2,), "--rates: requires a single task"),
         # Contrastive learning.
         (f"{TEXT_PAIRS} --pair reply", (65,), "has no column 'reply'"),
         (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),
-        (f"{TEXT_PAIRS} --temperature 0", (78,), "temperature: is 0.0, it must be above 0"),
-        (f"{TEXT_PAIRS} --batch-size 1", (78,), "batch_size: 1 leaves a process fewer than 2 pairs"),
-        (f"{TEXT_PAIRS} --held-out 0.9", (78,), "too few"),
-        (f"{TEXT_PAIRS} --held-out 0", (78,), "held-out share: is 0, must be above 0"),
+        (f"{TEXT_PAIRS} temperature=0", (78,), "temperature: is 0.0, it must be above 0"),
+        (f"{TEXT_PAIRS} batch_size=1", (78,), "batch_size: 1 leaves a process fewer than 2 pairs"),
+        (f"{TEXT_PAIRS} --dev 0.9", (78,), "too few"),
+        (f"{TEXT_PAIRS} --dev 0", (78,), "held-out share: is 0, must be above 0"),
         (f"{TEXT_PAIRS} --teacher MODEL", (2,), "--pair: is about pairs of texts"),
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
@@ -173,9 +170,9 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         ("evaluate sst-2 --model PAIRS --data DATA", (78,), "compares two texts"),
         ("predict PAIRS --classify ship", (2,), "was trained on pairs of texts"),
         # Pairs of texts.
-        (f"{SST2_RUN} --encode-pairs separately", (78,), "needs pairs of texts, sst-2 has none"),
+        (f"{SST2_RUN} encode_pairs=separately", (78,), "needs pairs of texts, sst-2 has none"),
         (
-            "finetune sts-b --data / --model PAIRS --output OUT --encode-pairs together --keep-head",
+            "finetune sts-b --data / --model PAIRS --output OUT encode_pairs=together keep_head=true",
             (78,),
             "reads pairs separately",
         ),

@@ -145,11 +145,11 @@ def test_f1_of_a_rare_class_decides(rare, pretrained, tmp_path, capsys):
     assert list(result.scores) == ["f1 (lost)", "accuracy", "macro_f1"]
     assert "rows with a label have the label 'found'" in capsys.readouterr().err
     assert result.report["selection"]["metric"] == "f1 (lost)"
-    assert result.report["advice"].startswith("f1 (lost)") and "--class-weights balanced" in result.report["advice"]
+    assert result.report["advice"].startswith("f1 (lost)") and "class_weights=balanced" in result.report["advice"]
     assert any("for accuracy" in note and "'found'" in note for note in result.report["notes"])
     weighted = albert.finetune(**options, output=tmp_path / "weighted", class_weights="balanced")
     assert weighted.report["linear_baseline"]["method"] == "TF-IDF with balanced logistic regression"
-    assert "--class-weights" not in weighted.report["advice"]
+    assert "class_weights" not in weighted.report["advice"]
     by_accuracy = albert.finetune(**options, output=tmp_path / "accuracy", metrics=["accuracy", "f1"])
     assert list(by_accuracy.scores) == ["accuracy", "f1 (lost)"]
     assert by_accuracy.report["advice"].startswith("f1 (lost)") and "--metrics f1" in by_accuracy.report["advice"]
@@ -179,7 +179,7 @@ def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_noth
     monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     output = tmp_path / "run"
     command = ["sweep", "--train", str(table), "--text", "text", "--label", "label", "--model", str(pretrained)]
-    command += ["--output", str(output), "--test", str(table), "--steps", "2", "--batch-size", "8", "--device", "cpu"]
+    command += ["--output", str(output), "--test", str(table), "steps=2", "batch_size=8", "--device", "cpu"]
     assert run([*command, "--rates", "1e-9", "1e-3"]) == 0
     shown = capsys.readouterr().out
     assert "rate 1e-09" in shown and "accuracy/test" in shown
@@ -260,7 +260,7 @@ def test_a_run_that_diverges_is_named_beside_the_others(
 
     monkeypatch.setattr(several, "finetune", finetune_or_diverge)
     command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
-    assert run([*command, *runs, "--steps", "1", "--device", "cpu"]) == 0
+    assert run([*command, *runs, "steps=1", "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
     assert f"{diverged.replace('-', ' ')}: diverged: the loss is nan" in shown
     assert others in shown
@@ -268,7 +268,7 @@ def test_a_run_that_diverges_is_named_beside_the_others(
 
 def test_runs_are_removed_only_for_a_sweep_that_is_possible(table, pretrained, tmp_path, capsys):
     command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
-    command += ["--steps", "1", "--device", "cpu"]
+    command += ["steps=1", "--device", "cpu"]
     assert run([*command, "--seeds", "1"]) == 0
     for impossible in (["--seeds", "0"], ["--folds", "1000"], ["--rates", "1e-4"], ["--rates", "1e-4", "1e-4", "2e-4"]):
         assert run([*command, "--replace", *impossible]) == 78
@@ -301,8 +301,8 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         (f"{SWEEP} --rates 1e-4 2e-4 --folds 2", "--rates: cannot be combined with --folds"),
         (f"{SWEEP} --seeds 2 --rates 1e-4 2e-4", "--rates: cannot be combined with --seeds"),
         (f"{SWEEP} --folds 2 --dev TABLE", "--dev: cannot be combined with --folds, each fold is a development set"),
-        (f"{SWEEP} --folds 2 --held-out 0.2", "--held-out: cannot be combined with --folds"),
-        (f"{SWEEP} --rates 1e-4 2e-4 --learning-rate 1e-3", "--learning-rate: cannot be combined with --rates"),
+        (f"{SWEEP} --folds 2 --dev 0.2", "--dev: cannot be combined with --folds"),
+        (f"{SWEEP} --rates 1e-4 2e-4 learning_rate=1e-3", "learning_rate: cannot be combined with --rates"),
         (f"{SWEEP} --rates 1e-4", "rates: are fewer than two different ones; such as --rates 1e-4 2.5e-4"),
         (f"{SWEEP} --rates", "rates: are fewer than two different ones"),
         (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1.0"),
@@ -359,7 +359,7 @@ def test_macro_f1_selects_and_the_advice_looks_at_every_score_of_the_test_set(pr
     assert list(result.scores) == ["macro_f1", "accuracy"]
     assert result.report["selection"]["metric"] == "macro_f1"
     advised = result.report["advice"]
-    assert advised.startswith("macro_f1") and "--class-weights balanced" in advised
+    assert advised.startswith("macro_f1") and "class_weights=balanced" in advised
     assert "; accuracy" in advised and advised.count("on the test set does not beat") == 2
 
 

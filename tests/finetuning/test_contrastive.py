@@ -31,11 +31,11 @@ def table(tmp_path_factory):
 
 def command(table, model, output, *more):
     files = ["--train", str(table), *COLUMNS, "--model", str(model), "--output", str(output), "--device", "cpu"]
-    return ["finetune-vectors", *files, "--batch-size", "32", "--max-length", "16", *more]
+    return ["finetune-vectors", *files, "batch_size=32", "max_length=16", *more]
 
 
 def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsys):
-    finetune = command(table, pretrained, tmp_path / "run", "--steps", "100", "--learning-rate", "3e-3")
+    finetune = command(table, pretrained, tmp_path / "run", "steps=100", "learning_rate=3e-3")
     assert run(finetune) == 0
     out = capsys.readouterr().out
     assert "training: 1 row without text left out" in out
@@ -61,14 +61,14 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     # The same command finds the run complete; another one is refused.
     assert run(finetune) == 0
     assert "complete already" in capsys.readouterr().out
-    assert run([*finetune, "--temperature", "0.1"]) != 0
+    assert run([*finetune, "temperature=0.1"]) != 0
     assert "another" in capsys.readouterr().err
 
 
 def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp_path, capsys):
     lines = ["question,answer", " ,b", f"{'a ' * 20},b", *(f"a {n},b {n}" for n in range(1004))]
     (tmp_path / "dev.csv").write_text("\n".join(lines) + "\n")
-    dev = ("--dev", str(tmp_path / "dev.csv"), "--steps", "1")
+    dev = ("--dev", str(tmp_path / "dev.csv"), "steps=1")
     (tmp_path / "seeds/seed-0").mkdir(parents=True)
     (tmp_path / "seeds/seed-0/recipe.json").write_text("{}")
     assert run(command(table, pretrained, tmp_path / "seeds", *dev)) == 73
@@ -81,7 +81,7 @@ def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp
 
 
 def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pretrained, tmp_path):
-    assert run(command(table, pretrained, tmp_path / "command", "--steps", "3")) == 0
+    assert run(command(table, pretrained, tmp_path / "command", "steps=3")) == 0
     options = {"steps": 3, "batch_size": 32, "max_length": 16, "device": "cpu"}
     columns = {"train": table, "text": "question", "pair": "answer"}
     output = tmp_path / "python"
@@ -90,7 +90,7 @@ def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pr
     assert "contrastive" in repr(result)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
     assert weights[0] == weights[1]
-    assert run(command(table, output, tmp_path / "again", "--steps", "1", "--depth", "1")) == 0
+    assert run(command(table, output, tmp_path / "again", "steps=1", "depth=1")) == 0
     assert read_json_object(tmp_path / "again/model/config.json")["num_hidden_layers"] == 1
 
 
@@ -148,7 +148,7 @@ def test_hard_negatives_are_read_said_and_learned_from(table, pretrained, tmp_pa
     rows = [f"{line},{draw.choice(answers) if number % 4 else ''}" for number, line in enumerate(lines)]
     path = tmp_path / "triplets.csv"
     path.write_text("\n".join(["question,answer,negative", *rows]) + "\n")
-    assert run(command(path, pretrained, tmp_path / "run", "--steps", "2")) == 0
+    assert run(command(path, pretrained, tmp_path / "run", "steps=2")) == 0
     out = capsys.readouterr().out
     assert "hard negatives: negative" in out and "rows without a negative" in out
     results = read_json_object(tmp_path / "run/results.json")

@@ -32,7 +32,7 @@ from albert.model.albert import (
 )
 from albert.model.encoder import Encoder
 from albert.model.packing import pack
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
 from albert.tasks.examples import join_sequences
 from albert.tasks.multi_label import MultiLabel
@@ -167,9 +167,9 @@ def test_invalid_teacher_leaves_no_directory(data, teacher, config, tokenizer_di
     save_model_directory(tmp_path / "spans", AlbertForQuestionAnswering(config), tokenizer_directory)
     with refusal(InvalidConfiguration, "teacher"):
         learn(DECLARED["squad-1.1"], data, teacher=str(tmp_path / "spans"))
-    assert Distillation(teacher=teacher, revision="v1.0").source == "/".join(Path(teacher).parts[-2:]) + "@v1.0"
-    with refusal(UsageError, "v1.0", "teacher"):
-        learn(SHORT, data / "choice", teacher=teacher, revision="v1.0")
+    assert Distillation(teacher="someone/tiny@v1.0").source == "someone/tiny@v1.0"
+    with refusal(MissingInput, "v1.0", "teacher"):
+        learn(SHORT, data / "choice", teacher=f"{teacher}@v1.0")
     assert not (tmp_path / "run").exists()
     for invalid in ({"temperature": 0.0}, {"weight": 0.0}, {"weight": 1.5}):
         with refusal(InvalidConfiguration, "distillation"):
@@ -260,11 +260,11 @@ def test_resumed_run_has_the_same_weights(
 
 
 def test_deep_teacher_and_shallow_student_from_the_command_line(command, data, tmp_path, capsys):
-    assert run(command("sst-2", data / "choice", "teacher", "--depth", "5", "--freeze-encoder")) == 0
+    assert run(command("sst-2", data / "choice", "teacher", "depth=5", "freeze_encoder=true")) == 0
     teacher = read_json_object(tmp_path / "teacher/recipe.json")
     assert teacher["changes"] == {"num_hidden_layers": 5} and teacher["settings"]["freeze_encoder"]
-    student = command("sst-2", data / "choice", "student", "--depth", "3", "--teacher", str(tmp_path / "teacher"))
-    assert run([*student, "--distillation-temperature", "4"]) == 0
+    student = command("sst-2", data / "choice", "student", "depth=3", "--teacher", str(tmp_path / "teacher"))
+    assert run([*student, "distillation.temperature=4"]) == 0
     settings = read_json_object(tmp_path / "student/recipe.json")["settings"]
     assert settings["distillation"]["temperature"] == 4
     capsys.readouterr()

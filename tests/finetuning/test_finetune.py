@@ -415,18 +415,18 @@ def make_unfinished(folder):
 
 def test_resumed_run_keeps_its_recorded_defaults(command, tmp_path):
     output = tmp_path / "run"
-    assert command(output, "--max-length", "16", "--epochs", "1") == 0
+    assert command(output, "max_length=16", "epochs=1") == 0
     make_unfinished(output)
-    assert command(output, "--max-length", "16") == 0
+    assert command(output, "max_length=16") == 0
     report = read_json_object(output / "results.json")
     assert report["recipe"] == vars(OLD_RECIPE) and report["training"]["steps"] == 3
-    assert command(output, "--max-length", "16") == 0
-    assert command(output, "--max-length", "16", "--epochs", "2") == 73
+    assert command(output, "max_length=16") == 0
+    assert command(output, "max_length=16", "epochs=2") == 73
 
 
 def test_explicit_values_must_be_repeated_when_a_run_is_resumed(command, tmp_path, capsys):
-    assert command(tmp_path / "run", "--max-length", "16", "--epochs", "1") == 0
-    assert command(tmp_path / "run", "--max-length", "16") == 73
+    assert command(tmp_path / "run", "max_length=16", "epochs=1") == 0
+    assert command(tmp_path / "run", "max_length=16") == 73
     assert "epochs (1.0, now" in capsys.readouterr().err
 
 

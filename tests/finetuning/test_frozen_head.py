@@ -126,7 +126,7 @@ def test_frozen_learns_from_all_rows_or_says_how_many(classes, pretrained, tmp_p
     width = json.loads((pretrained / "config.json").read_text())["hidden_size"]
     monkeypatch.setattr(frozen_head, "MAX_FEATURES", 30 * width)
     capsys.readouterr()
-    assert run([*command, "--output", str(tmp_path / "some"), "--max-train-examples", str(n_rows - 1)]) == 0
+    assert run([*command, "--output", str(tmp_path / "some"), f"max_train_examples={n_rows - 1}"]) == 0
     shown = capsys.readouterr().out
     assert f"solved on 30 of {n_rows - 1} training rows" in shown and f"head solved on 30 of {n_rows} training" in shown
     assert f"{n_rows - 1} of these {n_rows} rows are drawn" in shown
@@ -216,7 +216,7 @@ def test_threshold_is_tuned_on_held_out_rows_saved_and_used(several, pretrained,
 def test_threshold_of_one_label_is_refused(classes, pretrained, tmp_path, capsys):
     table = ["--train", str(classes), "--text", "text", "--label", "label", "--device", "cpu"]
     output = ["--output", str(tmp_path / "run")]
-    assert run(["finetune", *table, "--model", str(pretrained), *output, "--threshold", "0.3"]) != 0
+    assert run(["finetune", *table, "--model", str(pretrained), *output, "threshold=0.3"]) != 0
     assert "threshold" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 

@@ -21,8 +21,8 @@ def test_predicted_labels_are_those_of_the_file(meaning, labels, pretrained, tmp
     table = tmp_path / "table.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["finetune", "--train", table, "--dev", table, "--question", "question", "--options", "a", "b", "c"]
-    command += ["--label", "right", "--option-labels", meaning, "--model", pretrained, "--output", tmp_path / "run"]
-    assert run([str(each) for each in [*command, *SMALL, "--question-length", "16"]]) == 0
+    command += ["--label", "right", f"option_labels={meaning}", "--model", pretrained, "--output", tmp_path / "run"]
+    assert run([str(each) for each in [*command, *SMALL, "question_length=16"]]) == 0
     predictions = tmp_path / "predictions.jsonl"
     evaluate = ["evaluate", "--model", tmp_path / "run", "--dev", table, "--predictions", predictions]
     assert run([*map(str, evaluate), "--device", "cpu"]) == 0

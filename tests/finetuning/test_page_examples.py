@@ -53,11 +53,11 @@ def test_run_keeps_rows_of_its_task_and_the_server_serves_them(task, task_data, 
 def test_no_rows_are_kept_with_page_examples_0(pretrained, tmp_path, capsys):
     rows = "".join(f"the {noun} {i},{'yes' if i % 2 else 'no'}\n" for i in range(4) for noun in NOUNS)
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
-    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--label", "label", "--steps", "1"]
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--label", "label", "steps=1"]
     command += ["--model", str(pretrained), "--output", str(tmp_path / "run"), "--device", "cpu"]
-    assert run([*command, "--page-examples", "-1"]) == 78
+    assert run([*command, "page_examples=-1"]) == 78
     assert "page_examples: is -1, at least 0 is needed" in capsys.readouterr().err
-    assert run([*command, "--page-examples", "0"]) == 0
+    assert run([*command, "page_examples=0"]) == 0
     model = tmp_path / "run/model"
     assert not (model / "examples.json").exists()
     assert "examples.json" not in (model / "README.md").read_text(encoding="utf-8")

@@ -19,8 +19,8 @@ from albert.model.packing import pack, split_segments, tokens_in_other_segment
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 
-LONG = ["--steps", "90", "--batch-size", "16", "--learning-rate", "3e-3", "--max-length", "32", "--device", "cpu"]
-SHORT = ["--steps", "3", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
+LONG = ["steps=90", "batch_size=16", "learning_rate=3e-3", "max_length=32", "--device", "cpu"]
+SHORT = ["steps=3", "batch_size=4", "max_length=32", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def command(table, pretrained):
 def finetuned(command, tmp_path_factory):
     """A run for each way to encode pairs; a model this narrow has a match embedding by default."""
     runs = {how: tmp_path_factory.mktemp("runs") / how for how in ("separately", "together", "matching")}
-    flags = {"together": ["together", "--no-match-embedding"], "matching": ["together"]}
+    keys = {"together": ["encode_pairs=together", "match_embedding=false"], "matching": ["encode_pairs=together"]}
     for how, path in runs.items():
-        assert run([*command, "--output", str(path), *LONG, "--encode-pairs", *flags.get(how, [how])]) == 0
+        assert run([*command, "--output", str(path), *LONG, *keys.get(how, ["encode_pairs=separately"])]) == 0
     return runs
 
 
@@ -115,7 +115,7 @@ def test_a_text_without_its_pair_is_refused(finetuned, table, tmp_path, refused,
     why = "--pair: the model was trained on pairs of texts; give the second text"
     assert why in refused([*predict, "--classify", "ship"], 2, "--pair")
     assert run([*predict, "--classify", "ship", "--pair", "storm"]) == 0
-    for columns in ([], ["--text", "a"], ["--text-field", "a", "--pair-field", "b"]):  # the task has the columns, too
+    for columns in ([], ["--text", "a"], ["--text", "a", "--pair", "b"]):  # the task has the columns, too
         assert run([*predict, "--input", str(table / "dev.jsonl"), *columns]) == 0
     alone = tmp_path / "alone.csv"
     alone.write_text("a\nship\n")
@@ -135,9 +135,9 @@ def test_transformers_refuses_a_match_embedding(finetuned):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("sst-2 --match-embedding", "needs two texts in one sequence"),
-        ("sts-b --match-embedding --encode-pairs separately", "needs two texts in one sequence"),
-        ("sts-b --no-match-embedding --encode-pairs together --model MATCHING", "cannot be removed"),
+        ("sst-2 match_embedding=true", "needs two texts in one sequence"),
+        ("sts-b match_embedding=true encode_pairs=separately", "needs two texts in one sequence"),
+        ("sts-b match_embedding=false encode_pairs=together --model MATCHING", "cannot be removed"),
     ],
 )
 def test_match_embedding_where_it_cannot_be(flags, message, data, finetuned, pretrained, tmp_path, capsys):
@@ -178,22 +178,22 @@ def test_exports(finetuned, tmp_path, capsys):
     assert not (tmp_path / "onnx").exists()
 
 
-@pytest.mark.parametrize("flags", ["--freeze-encoder", "--teacher TEACHER", "--select best --evaluate-every 2"])
+@pytest.mark.parametrize("flags", ["freeze_encoder=true", "--teacher TEACHER", "select=best evaluate_every=2"])
 def test_combination_with_other_options(flags, finetuned, command, tmp_path):
     flags = flags.replace("TEACHER", str(finetuned["together"])).split()
     output = tmp_path / "run"
-    assert run([*command, "--output", str(output), *SHORT, *flags, "--encode-pairs", "separately"]) == 0
+    assert run([*command, "--output", str(output), *SHORT, *flags, "encode_pairs=separately"]) == 0
     assert read_json_object(output / "model/config.json")["architectures"] == ["AlbertForPairClassification"]
 
 
 def test_regression_on_pairs(data, pretrained, tmp_path):
-    command = ["finetune", "sts-b", "--data", str(data / "score"), *SHORT, "--encode-pairs", "separately", "--model"]
+    command = ["finetune", "sts-b", "--data", str(data / "score"), *SHORT, "encode_pairs=separately", "--model"]
     assert run([*command, str(pretrained), "--output", str(tmp_path / "run")]) == 0
     predictor = albert.load(tmp_path / "run", precision="fp32")
     first = rows_of(tmp_path / "run/predictions-dev.jsonl")[0]
     score = predictor.score("the ship saw the ship", "the ship")
     assert score == pytest.approx(first["prediction"], abs=1e-4)
-    assert run([*command, str(tmp_path / "run"), "--keep-head", "--output", str(tmp_path / "again")]) == 0
+    assert run([*command, str(tmp_path / "run"), "keep_head=true", "--output", str(tmp_path / "again")]) == 0
 
 
 def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, capsys):
@@ -220,7 +220,7 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
         assert choose_pairs(task_, start_, pairs, match, record) == (encoding, matching)
     for path in finetuned.values():  # without either option: the same run, and complete
         assert run([*command, *LONG, "--output", str(path)]) == 0
-    assert run([*command, *LONG, "--output", str(finetuned["together"]), "--encode-pairs", "separately"]) != 0
+    assert run([*command, *LONG, "--output", str(finetuned["together"]), "encode_pairs=separately"]) != 0
     assert "another" in capsys.readouterr().err
 
 

@@ -21,9 +21,9 @@ def test_shares_of_several_labels_are_of_the_rows(pretrained, tmp_path, capsys):
     rows = [f"the ship {i},{int(i % 2 == 0)},{int(i % 4 == 0)},0" for i in range(40)]
     (tmp_path / "rows.csv").write_text("text,toxic,rude,threat\n" + "\n".join(rows) + "\n")
     command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--text", "text", "--model", str(pretrained)]
-    assert run([*command, "--label", "toxic", "rude", "threat", "--held-out", "0.5", "--statistics-only"]) == 0
+    assert run([*command, "--label", "toxic", "rude", "threat", "--dev", "0.5"]) == 0
     shown = capsys.readouterr().out
-    assert "inferred" in shown and "multi-label" in shown and "--classes" in shown
+    assert "inferred" in shown and "multi-label" in shown and "--kind", "classification" in shown
     assert "no row has the label threat" in shown
     lines = {line.split("  ")[0]: line.split() for line in shown.splitlines() if line}
     assert lines["threat"][1:5] == ["0", "0.0%", "0", "0.0%"]
@@ -147,10 +147,10 @@ def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path,
     rows = "".join(f"{text},{'ab'[i % 2]}\n" for i, text in enumerate(texts))
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
     command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
-    command += ["--steps", "1", "--batch-size", "8", "--no-solve-head", "--test", str(tmp_path / "rows.csv")]
+    command += ["steps=1", "batch_size=8", "solve_head=false", "--test", str(tmp_path / "rows.csv")]
     for seed in (0, 1):
         output = tmp_path / f"run{seed}"
-        assert run([*command, "--seed", str(seed), "--output", str(output)]) == 0
+        assert run([*command, f"seed={seed}", "--output", str(output)]) == 0
         shown = capsys.readouterr().out
         line = next(line for line in shown.splitlines() if line.startswith("train: 36 rows"))
         assert "36 rows, 4 kept back for dev, 40 left out (no text)" in line
@@ -185,15 +185,15 @@ def test_rows_without_a_label_are_said_once(pretrained, tmp_path, capsys):
     rows = "".join(f"the ship {i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(80))
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
     command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
-    command += ["--steps", "1", "--batch-size", "8", "--no-solve-head", "--output", str(tmp_path / "run")]
+    command += ["steps=1", "batch_size=8", "solve_head=false", "--output", str(tmp_path / "run")]
     assert run(command) == 65
     shown = "".join(capsys.readouterr())
-    assert shown.count("--drop-unlabelled") == 1 and "rows.csv:2: empty label" in shown
-    assert run([*command, "--drop-unlabelled"]) == 0
+    assert shown.count("reading.drop_unlabelled=true") == 1 and "rows.csv:2: empty label" in shown
+    assert run([*command, "reading.drop_unlabelled=true"]) == 0
     shown = capsys.readouterr().out
     assert "8 left out (no label)" in shown and "without a label" not in shown
     assert "training: 8 rows without a label left out" in (tmp_path / "run" / "model" / "README.md").read_text()
-    assert run([*command, "--drop-unlabelled"]) == 0  # complete: nothing was said before
+    assert run([*command, "reading.drop_unlabelled=true"]) == 0  # complete: nothing was said before
     assert "training: 8 rows without a label left out" in capsys.readouterr().out
 
 
@@ -221,7 +221,7 @@ def test_the_line_of_the_solved_head_is_printed_once_with_the_name_of_the_score(
     rows += [f"the captain {i},praise" for i in range(12)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", "tiny", "--device", "cpu"]
-    assert run([*command, "--steps", "1", "--max-length", "16", "--output", str(tmp_path / "run")]) == 0
+    assert run([*command, "steps=1", "max_length=16", "--output", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr()
     assert (shown.out + shown.err).count("head solved on frozen features: macro_f1 ") == 1
     assert (shown.out + shown.err).count("head solved on frozen features") == 1

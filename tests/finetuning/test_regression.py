@@ -93,7 +93,7 @@ def test_resumed_run_has_the_same_weights(task, start, tmp_path, complete_and_re
 
 def test_constant_column_is_refused_in_one_line(table, pretrained, tmp_path, capsys):
     table.write_text("text,price\n" + "".join(f"text {n},5.5\n" for n in range(30)))
-    command = ["finetune", "--train", str(table), "--text", "text", "--label", "price", "--regression"]
+    command = ["finetune", "--train", str(table), "--text", "text", "--label", "price", "--kind", "number"]
     assert run([*command, "--model", str(pretrained), "--output", str(tmp_path / "run"), "--device", "cpu"]) == 78
     error = capsys.readouterr().err.strip()
     assert "column 'price': holds the number 5.5 in all 27 training rows" in error and "\n" not in error

@@ -16,17 +16,17 @@ def command(tmp_path):
     table.write_text("\n".join(["text,label", *rows]))
     return [
         *("finetune", "--model", "tiny", "--train", str(table), "--text", "text", "--label", "label"),
-        *("--device", "cpu", "--steps", "2", "--output", str(tmp_path / "run")),
+        *("--device", "cpu", "steps=2", "--output", str(tmp_path / "run")),
     ]
 
 
 def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, capsys):
     assert run(command) == 0
     first = (tmp_path / "run" / "results.json").read_text()
-    assert run([*command, "--seed", "1"]) == 73
+    assert run([*command, "seed=1"]) == 73
     assert "--replace" in capsys.readouterr().err
     assert (tmp_path / "run" / "results.json").read_text() == first
-    assert run([*command, "--seed", "1", "--replace"]) == 0
+    assert run([*command, "seed=1", "--replace"]) == 0
     assert '"seed": 1' in (tmp_path / "run" / "results.json").read_text()
     sweep = ["sweep", *command[1:], "--seeds", "2"]
     assert run(sweep) == 73
@@ -38,7 +38,7 @@ def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, ca
 def test_a_run_is_replaced_after_all_checks(command, tmp_path, capsys):
     assert run(command) == 0
     first = (tmp_path / "run" / "results.json").read_text()
-    assert run([*command, "--replace", "--encode-pairs", "separately"]) == 78
+    assert run([*command, "--replace", "encode_pairs=separately"]) == 78
     assert "needs pairs of texts" in capsys.readouterr().err
     assert (tmp_path / "run" / "results.json").read_text() == first
 
@@ -94,7 +94,7 @@ def test_nothing_is_removed_before_everything_was_checked(words, command, broken
     assert run(begun) == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
     refused([name, *options, *more, "--model", broken, "--replace"], 65, "model.safetensors")
-    refused([name, *options, *more, "--model", "tiny", "--replace", "--keep-layers", "99"], 78, "keep_layers")
+    refused([name, *options, *more, "--model", "tiny", "--replace", "keep_layers=99"], 78, "keep_layers")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     assert run([*begun, "--replace"]) == 0
     assert (tmp_path / "run").is_dir()

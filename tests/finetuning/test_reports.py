@@ -162,10 +162,10 @@ def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained,
 def test_python_says_what_the_command_line_says(tmp_path, pretrained, capsys):
     rows = "".join(f"中文字 的 句子 {number};{number % 2}\n" for number in range(12))
     (tmp_path / "rows.csv").write_text("text;label\n" + rows, encoding="utf-8")
-    albert.finetune(train=tmp_path / "rows.csv", model=pretrained, statistics_only=True)
+    albert.finetune(train=tmp_path / "rows.csv", model=pretrained)
     said = capsys.readouterr().err
     assert "columns are separated by ';'" in said and "classification" in said and "unknown" in said
-    for remedy in ("regression=True, multi_label=True", 'labels=["A", "B", ...]', "positive=...", "text=..."):
+    for remedy in ('kind="number", kind="multi-label"', 'labels=["A", "B", ...]', 'positive="LABEL"', "text=..."):
         assert f"; to change it: {remedy}\n" in said  # Python, not options
 
 
@@ -275,13 +275,13 @@ def test_numbers_of_axes_fit_their_margin(value):
     ("training", "development", "trend", "epochs", "option"),
     [
         (99.0, 80.0, "rising", 3.0, "--model small-vectors"),
-        (85.0, 80.0, "rising", 3.0, "--epochs 6"),
-        (85.0, 80.0, "once", 3.0, "--epochs 6"),
+        (85.0, 80.0, "rising", 3.0, "epochs=6"),
+        (85.0, 80.0, "once", 3.0, "epochs=6"),
         (100.0, 95.0, "once", 3.0, "--model small-vectors"),
-        (85.0, 80.0, "unknown", 0.8, "--epochs 2"),
+        (85.0, 80.0, "unknown", 0.8, "epochs=2"),
         (85.0, 80.0, "stopped", 3.0, "--model small-vectors"),
-        (51.0, 50.0, "rising", 3.0, "--learning-rate 0.0008"),
-        (51.0, 50.0, "rising", 0.3, "--epochs 1"),
+        (51.0, 50.0, "rising", 3.0, "learning_rate=0.0008"),
+        (51.0, 50.0, "rising", 0.3, "epochs=1"),
         (99.5, 99.0, "stopped", 3.0, None),
         (None, 80.0, "rising", 3.0, None),
     ],
@@ -290,7 +290,7 @@ def test_next_step_names_a_value(training, development, trend, epochs, option):
     shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "trend": trend}
     step = next_step("accuracy", training, development, 50.0, **shape)
     assert step is None if option is None else step is not None and step["try"].startswith(option)
-    if step is not None and option.startswith("--epochs") and trend != "unknown":
+    if step is not None and option.startswith("epochs") and trend != "unknown":
         assert ("still rising at the end" in step["why"]) is (trend == "rising")
         assert ("scored only at the end" in step["why"]) is (trend == "once")
 
@@ -322,7 +322,7 @@ def test_advice_after_less_than_an_epoch_is_more_epochs(pretrained, tmp_path, mo
     monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     rows = [f"the {NOUNS[i % 2]} {PLAIN_WORDS[i % 7]} {i},{'ab'[(i + (i % 5 == 0)) % 2]}" for i in range(600)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    options = {"train": tmp_path / "rows.csv", "held_out": 0.4, "model": pretrained, "device": "cpu"}
+    options = {"train": tmp_path / "rows.csv", "dev": 0.4, "model": pretrained, "device": "cpu"}
     options |= {"learning_rate": 1e-9, "batch_size": 8}
     for steps, said in ((24, "do not show whether the score still rises"), (96, "did not rise by more than chance")):
         result = albert.finetune(**options, steps=steps, evaluate_every=steps // 6, output=tmp_path / str(steps))

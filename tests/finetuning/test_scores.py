@@ -138,8 +138,8 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     rows = "".join(f"it was {word} {n},{n // 2 % 2}\n" for n, word in enumerate(("good", "fine", "bad", "long") * 10))
     (tmp_path / "my.csv").write_text("review,poor\n" + rows)
     command = ["finetune", "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "poor"]
-    command += ["--model", str(pretrained), "--learning-rate", "1e-9", "--epochs", "1", "--batch-size", "8"]
-    command += ["--max-length", "32", "--device", "cpu", "--no-solve-head"]
+    command += ["--model", str(pretrained), "learning_rate=1e-9", "epochs=1", "batch_size=8"]
+    command += ["max_length=32", "--device", "cpu", "solve_head=false"]
     assert run([*command, "--output", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     figures = "learning rate 1e-09, batch size 8, 1 epoch of 36 examples: 4 updates; at most 32 tokens, fp32 on cpu"
@@ -157,7 +157,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert f"{LINEAR} (100.00): use {LINEAR} for such rows" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()
     assert f"accuracy, {LINEAR} | 100 |" in card and f"{f1}, majority baseline | 66.67 |" in card
-    assert run([*command, "--output", str(tmp_path / "bf16"), "--precision", "bf16"]) == 0
+    assert run([*command, "--output", str(tmp_path / "bf16"), "precision=bf16"]) == 0
     assert read_json_object(tmp_path / "bf16/results.json")["computed_in"] == "bf16"
     others = "albert evaluate, predict and serve compute in fp32, with --precision bf16 as here"
     assert f"scores computed in bf16; {others}" in capsys.readouterr().out
@@ -177,7 +177,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
             {"accuracy": 50.0},
             77.3,
             f"accuracy 69.60 does not beat {LINEAR} (77.30): use {LINEAR} for such rows, or "
-            "try more --epochs, another --learning-rate, or a larger --model",
+            "try more epochs, another learning_rate, or a larger --model",
         ),
         ({"accuracy": 50.0}, {"accuracy": 50.0}, 77.3, "does not beat the majority baseline (50.00) or TF-IDF"),
         ({"pearson": None}, {"pearson": None}, None, "pearson undefined does not beat the majority"),

@@ -135,7 +135,7 @@ def test_directory_of_one_run_is_refused(data, start, tmp_path):
 # A whole benchmark.
 
 
-SMALL = ["--steps", "3", "--batch-size", "4", "--max-length", "16", "--device", "cpu"]
+SMALL = ["steps=3", "batch_size=4", "max_length=16", "--device", "cpu"]
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_whole_contexts_are_held_out_by_the_seed():
     assert not {row.texts[1] for row in train} & {row.texts[1] for row in held}
     assert hold_out_questions(examples, seed=1) == (train, held)
     assert hold_out_questions(examples, seed=2)[1] != held
-    with refusal(InvalidConfiguration, "--null-threshold dev"):
+    with refusal(InvalidConfiguration, "null_threshold=dev"):
         hold_out_questions(questions(1), seed=1)
     with refusal(InvalidConfiguration, "dev"):
         hold_out_questions(questions(100, lambda context, question: True), seed=1)

@@ -100,7 +100,10 @@ def test_sequences_are_limited_to_the_positions_unless_they_are_extended(start, 
         (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + rows)
     recipe = replace(SHORT.recipe, max_length=160)
     cut = finetune(SHORT, start, tmp_path, tmp_path / "cut", recipe, CPU).report
-    assert "sequences of at most 64 tokens, not 160: --max-position-embeddings makes more positions" in cut["notes"]
+    assert (
+        "sequences of at most 64 tokens, not 160: architecture.max_position_embeddings makes more positions"
+        in cut["notes"]
+    )
     assert cut["training"]["truncated"] == 8
     changes = ArchitectureChanges(max_position_embeddings=192)
     result = finetune(SHORT, replace(start, changes=changes), tmp_path, tmp_path / "run", recipe, CPU)
@@ -154,9 +157,14 @@ def command(data, pretrained, tmp_path):
 
 
 def test_all_options_from_the_command_line(command, tmp_path, capsys):
-    command += ["--steps", "2", "--batch-size", "4", "--max-length", "70"]
-    flags = ["--num-hidden-layers", "4", "--sharing", "attention", "--num-attention-heads", "4", "--hidden-act", "gelu"]
-    flags += ["--max-position-embeddings", "80", "--extend-positions", "--encoder-dropout", "0.1"]
+    command += ["steps=2", "batch_size=4", "max_length=70"]
+    flags = [
+        "depth=4",
+        "architecture.sharing=attention",
+        "architecture.num_attention_heads=4",
+        "architecture.hidden_act=gelu",
+    ]
+    flags += ["architecture.max_position_embeddings=80", "architecture.extend_positions=true", "encoder_dropout=0.1"]
     assert run([*command, *flags]) == 0
     out = capsys.readouterr().out
     card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
@@ -173,6 +181,6 @@ def test_all_options_from_the_command_line(command, tmp_path, capsys):
     report = read_json_object(tmp_path / "run/results.json")
     assert report["changes"]["extend_positions"] is True and report["recipe"]["max_length"] == 70
     assert run([*command, *flags]) == 0 and "nothing was trained" in capsys.readouterr().out
-    keep = ["--keep-head", "--model", str(tmp_path / "run"), "--output", str(tmp_path / "kept")]
+    keep = ["keep_head=true", "--model", str(tmp_path / "run"), "--output", str(tmp_path / "kept")]
     assert run([*command, *keep]) == 0
     assert "the head of" in capsys.readouterr().out

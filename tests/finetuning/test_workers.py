@@ -81,6 +81,6 @@ def test_command_shows_the_number_of_workers(data, pretrained, tmp_path, workers
     for number in (1, 2):
         workers(number)
         output = tmp_path / f"by {number}"
-        assert run([*command, "--output", str(output), "--steps", "2"]) == 0
+        assert run([*command, "--output", str(output), "steps=2"]) == 0
         assert (", 2 workers" in " ".join(capsys.readouterr().out.split())) == (number == 2)
         assert read_json_object(output / "results.json")["workers"] == number

@@ -29,8 +29,8 @@ def test_a_model_learns_and_predicts_on_a_gpu(model_paths, tmp_path, precision):
     rows = [{"text": f"{word} {other}", "label": word} for word in ("good", "bad") for other in "abcdefghijklmnop"]
     table = tmp_path / "table.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    words = ["--model", str(model_paths("pretrain")), "--train", str(table), "--steps", "20"]
-    words += ["--device", "cuda", "--precision", precision, "--output", str(tmp_path / "run")]
+    words = ["--model", str(model_paths("pretrain")), "--train", str(table), "steps=20"]
+    words += ["--device", "cuda", f"precision={precision}", "--output", str(tmp_path / "run")]
     assert run(["finetune", *words]) == 0
     model = str(tmp_path / "run" / "model")
     assert run(["predict", model, "--classify", "good a", "--device", "cuda", "--precision", precision]) == 0

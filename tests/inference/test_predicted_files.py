@@ -184,10 +184,10 @@ def test_dates_decimal_numbers_and_nan_are_written(classifier, predicted, tmp_pa
 
 def test_pairs_are_scored(saved, predicted, tmp_path, refused):
     model = saved("classification", 1, id2label={0: "x"}, problem_type="regression")
-    (row,) = predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text-field", "a", "--pair-field", "b")
+    (row,) = predicted(model, lines({"a": "He came.", "b": "He saw."}), "--text", "a", "--pair", "b")
     expected = albert.load(model, precision="fp32").score("He came.", "He saw.")
     assert row["predicted_score"] == pytest.approx(expected, rel=1e-4)
-    fields = ["--text-field", "a", "--pair-field", "bb"]
+    fields = ["--text", "a", "--pair", "bb"]
     refused(["predict", model, "--input", tmp_path / "in.jsonl", *fields], 65, "in.jsonl:1", "'bb'")
 
 
@@ -215,7 +215,7 @@ def test_options_are_chosen(saved, predicted):
     assert row["predicted_option"] == row["options"][row["predicted_index"]]
     assert sum(row["predicted_scores"]) == pytest.approx(1)
     columns = "context,question,A,B\r\nHe came.,Who?,Ada,nobody\r\n"
-    (row,) = predicted(model, columns, "--options-field", "A", "B", name="in.csv")
+    (row,) = predicted(model, columns, "--options", "A", "B", name="in.csv")
     assert row["predicted_option"] in ("Ada", "nobody")
 
 
@@ -252,7 +252,7 @@ def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, tmp_path, 
     assert words(rows, name="in.jsonl") == sentences
     assert words(tagged, "--task", "tag", "--text", "words", name="in.testa") == sentences
     assert words(tagged, "--task", "tag", "--text", "column 1", name="in.testa") == sentences
-    assert len(words(one_word, "--format", "text", name="in.txt")) == len(one_word.splitlines())
+    assert len(words(one_word, "reading.format=text", name="in.txt")) == len(one_word.splitlines())
     capsys.readouterr()
     assert len(words("word\n" * 30, name="in.txt")) == 30
     assert "every line has one word" in capsys.readouterr().err
@@ -315,7 +315,7 @@ def test_vectors_are_written_as_lists_columns_and_arrays(saved, classifier, pred
     ("content", "flags", "code", "subject"),
     [
         ('[\n"a"]', "", 65, "object"),
-        ("text b\na c\n", "--text-field text --pair-field b", 2, "--text"),
+        ("text b\na c\n", "--text text --pair b", 2, "--text"),
     ],
 )
 def test_standard_input_of_another_format_is_refused(content, flags, code, subject, classifier, refused, monkeypatch):
@@ -331,7 +331,7 @@ def test_standard_input_of_another_format_is_refused(content, flags, code, subje
         ("id\ttext\n1\ta, b\n", (), ["a, b"]),
         ("text\na\nb c\n", (), ["a", "b c"]),
         ('id,review\n1,"a, b"\n2,c\n', ("--text", "review"), ["a, b", "c"]),
-        ("1,a\n2,c\n", ("--no-header", "--text", "2"), ["a", "c"]),
+        ("1,a\n2,c\n", ("reading.no_header=true", "--text", "2"), ["a", "c"]),
         ("__label__x a b\n__label__y c\n", (), ["a b", "c"]),
         ("Good, cheap\nBad, broke\n", (), ["Good, cheap", "Bad, broke"]),
     ],
@@ -365,7 +365,9 @@ def test_parquet_is_read_from_standard_input(classifier, tmp_path, capsys, monke
 def test_a_table_with_other_columns_is_refused(flags, classifier, refused, monkeypatch):
     content = b'id,review\n1,"a, b"\n2,c\n'
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-    refused(["predict", classifier, "--input", "-", *flags], 65 if flags else 2, "txt" if flags else "--format text")
+    refused(
+        ["predict", classifier, "--input", "-", *flags], 65 if flags else 2, "txt" if flags else "reading.format=text"
+    )
 
 
 def test_evaluate_says_that_it_reads_no_standard_input(classifier, refused):

@@ -198,7 +198,7 @@ def test_a_run_of_fixed_shape_learns_the_same_and_can_switch(tiny_corpus, tiny_r
 @pytest.mark.parametrize(
     ("module", "expected", "message"),
     [
-        ("torch._inductor.exc", Unavailable, "^compile: .*no C.. compiler; use --compile False$"),
+        ("torch._inductor.exc", Unavailable, "^compile: .*no C.. compiler; use compile=false$"),
         ("builtins", RuntimeError, "^no C.. compiler\nmore$"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from dev.reliability.runs import final_files, journal_of
 
 from albert.checkpoints.model_directory import open_model
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.training.run_folder import RunFolder
 
 
@@ -24,7 +24,7 @@ def command(tiny_recipe, tiny_corpus, tmp_path_factory):
     schedule = replace(tiny_recipe.schedule, total_steps=12)
     recipe = replace(tiny_recipe, model=model, schedule=schedule, checkpoint_every=2, evaluate_every=3)
     path = tmp_path_factory.mktemp("recipe") / "recipe.json"
-    save_json(path, recipe)
+    save_versioned(path, recipe)
     return lambda run: ["pretrain", str(path), "--data", str(tiny_corpus), "--output", str(run), "--device", "cpu"]
 
 

@@ -13,7 +13,7 @@ from albert.model.config import PRESETS
 from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.runtime.json_files import load_versioned, read_json_object, save_json, to_json
+from albert.runtime.json_files import load_versioned, read_json_object, save_versioned, to_json
 from albert.text.sentencepiece import train_tokenizer
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, record_fingerprint
@@ -22,17 +22,17 @@ from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, 
 def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, capsys):
     recipe = tmp_path / "recipe.json"
     run = tmp_path / "run"
-    save_json(recipe, tiny_recipe)
+    save_versioned(recipe, tiny_recipe)
     command = ["pretrain", str(recipe), "--data", str(tiny_corpus), "--output", str(run), "--device", "cpu"]
-    assert cli([*command, "--steps", "2", "--replace"]) == 0
-    assert cli([*command, "--steps", "2", "--seed", "7"]) == 73
+    assert cli([*command, "steps=2", "--replace"]) == 0
+    assert cli([*command, "steps=2", "seed=7"]) == 73
     assert "--replace" in capsys.readouterr().err
     first = model_bytes(run)
-    assert cli([*command, "--seed", "7", "--replace", "--mixture", "1", "2"]) != 0
+    assert cli([*command, "seed=7", "--replace", "mixture=1,2"]) != 0
     assert cli([*command, "--replace", "--init", str(run)]) == 73
     assert cli([*command, "--replace", "--change-dropout", "0.2"]) == 2
     assert model_bytes(run) == first
-    assert cli([*command, "--steps", "2", "--seed", "7", "--replace"]) == 0
+    assert cli([*command, "steps=2", "seed=7", "--replace"]) == 0
     assert load_versioned(PretrainingRecipe, run / "recipe.json").seed == 7
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "letter.txt").touch()

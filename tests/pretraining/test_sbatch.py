@@ -36,13 +36,11 @@ def submit(checkout, tmp_path):
 
 
 def test_every_node_starts_one_launcher_with_the_first_node_as_rendezvous(submit):
-    lookup, launch = submit("mkdir -p run/model", "--schedule.total-steps", "7")
+    lookup, launch = submit("mkdir -p run/model", "steps=7")
     assert lookup == "scontrol show hostnames node[7-8]"
     assert launch.startswith("srun --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=gpu")
     assert "--rdzv-endpoint=node7:29500 --rdzv-id=12-0" in launch
-    assert launch.endswith(
-        "-m albert pretrain xxlarge --data corpus --output run --parallelism sharded --schedule.total-steps 7"
-    )
+    assert launch.endswith("-m albert pretrain xxlarge --data corpus --output run parallelism=sharded steps=7")
 
 
 def test_an_unfinished_job_is_requeued_while_it_makes_progress(submit):

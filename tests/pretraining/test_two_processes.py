@@ -17,7 +17,7 @@ from tests.pretraining.conftest import events
 from albert.checkpoints.model_directory import open_model
 from albert.pretraining.run import pretrain, untrained_model
 from albert.pretraining.start import Init
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder
 from albert.training.state import TENSORS_NAME
@@ -36,7 +36,7 @@ def command(tiny_corpus):
     def command(recipe, run, *options) -> list[str]:
         path = run.with_suffix(".json")
         if not path.exists():
-            save_json(path, recipe)
+            save_versioned(path, recipe)
         words = ["pretrain", path, "--data", tiny_corpus, "--output", run, "--device", "cpu", *options]
         return list(map(str, words))
 
@@ -117,7 +117,7 @@ def test_a_run_is_resumed_by_another_number_of_processes(fork_server, command, r
     samples = {}
     done = 0
     for size, parallelism, saves in ((2, "data", 1), (4, "sharded", 2), (2, "sharded", 2), (1, "data", 0)):
-        words = command(recipe, tmp_path / "run", "--parallelism", parallelism)
+        words = command(recipe, tmp_path / "run", f"parallelism={parallelism}")
         moments = {0: f"after-save {saves}"} if saves else {}
         runs = fork_server.start_world([words] * size, moments, tell_samples=True)
         if saves:
@@ -191,7 +191,7 @@ def test_a_lost_process_ends_the_others_at_once(fork_server, command, recipe, tm
 def test_ranks_with_other_arguments_or_files_are_refused(fork_server, command, recipe, tmp_path, reference):
     words = command(recipe, tmp_path / "run")
     for commands, difference in (
-        ([words, [*words, "--seed", "5"]], "recipe than rank 0; start all "),
+        ([words, [*words, "seed=5"]], "recipe than rank 0; start all "),
         ([command(recipe, reference[0]), words], "newest checkpoint than rank 0"),
     ):
         runs = fork_server.start_world(commands)

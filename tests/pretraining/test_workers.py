@@ -11,7 +11,7 @@ from tests.pretraining.conftest import events
 from albert.cli.main import run
 from albert.pretraining import task as pretraining_task
 from albert.pretraining.batches import pretraining_objective
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import save_versioned
 from albert.training.run_folder import RunFolder
 
 
@@ -23,7 +23,7 @@ def pretrain(tiny_recipe, tiny_corpus, tmp_path, workers):
         model = replace(tiny_recipe.model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
         changes["schedule"] = replace(tiny_recipe.schedule, total_steps=6)
         recipe = tmp_path / "recipe.json"
-        save_json(recipe, replace(tiny_recipe, model=model, **changes))
+        save_versioned(recipe, replace(tiny_recipe, model=model, **changes))
         workers(number)
         return run(["pretrain", str(recipe), "--data", str(tiny_corpus), "--output", str(tmp_path / name)])
 

@@ -215,8 +215,11 @@ def reference(tmp_path):
 
 # ---- a command of each kind of run ----------------------------------------------------------------------------------
 
-SHAPE = "--hidden-size 16 --embedding-size 8 --num-attention-heads 2 --intermediate-size 16 --num-hidden-layers 1"
-SCHEDULE = "--max-length 32 --batch-size 4 --micro-batch-size 4 --warmup-steps 1 --evaluation-sequences 4"
+SHAPE = (
+    "architecture.hidden_size=16 architecture.embedding_size=8 architecture.num_attention_heads=2 "
+    "architecture.intermediate_size=16 architecture.num_hidden_layers=1"
+)
+SCHEDULE = "max_length=32 batch_size=4 micro_batch_size=4 schedule.warmup_steps=1 evaluation_sequences=4"
 WORDS = ("good", "bad", "long", "short")
 
 
@@ -235,23 +238,13 @@ def commands(tokenizer_directory, tmp_path_factory):
     pairs.write_text(
         "anchor,positive\n" + "".join(f"a {word} film {n},the {word} {n}\n" for n, word in enumerate(WORDS * 6))
     )
-    pretrain = ["pretrain", "quickstart", *SHAPE.split(), *SCHEDULE.split(), "--max-position-embeddings", "32"]
-    pretrain += ["--steps", "8", "--device", "cpu", "--precision", "fp32", "--data", str(root / "corpus")]
-    small = ["--batch-size", "4", "--steps", "8", "--max-length", "16", "--device", "cpu"]
+    pretrain = ["pretrain", "quickstart", *SHAPE.split(), *SCHEDULE.split(), "architecture.max_position_embeddings=32"]
+    pretrain += ["steps=8", "--device", "cpu", "precision=fp32", "--data", str(root / "corpus")]
+    small = ["batch_size=4", "steps=8", "max_length=16", "--device", "cpu"]
     columns = ["--text", "anchor", "--pair", "positive"]
     vectors = ["--train", str(table), "--text", "text", "--teacher", "tiny"]
     return {
-        "pretrain": [
-            *pretrain,
-            "--steps",
-            "8",
-            "--data",
-            str(root / "corpus"),
-            "--device",
-            "cpu",
-            "--precision",
-            "fp32",
-        ],
+        "pretrain": pretrain,
         "finetune": ["finetune", "--train", str(table), "--dev", str(table), "--model", "tiny", *small],
         "vectors": ["finetune-vectors", *vectors, "--model", "tiny", *small],
         "pairs": ["finetune-vectors", "--train", str(pairs), *columns, "--model", "tiny", *small],

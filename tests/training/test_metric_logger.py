@@ -59,7 +59,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("kind", "log"), KINDS)
 def test_the_curves_of_every_kind_of_run_are_sent(kind, log, commands, services, tmp_path):
-    assert run([*commands[kind], "--output", str(tmp_path / "run"), "--log", log]) == 0
+    assert run([*commands[kind], "--output", str(tmp_path / "run"), f"log={log}"]) == 0
     [sent] = services[log].runs
     assert sent.finished and sent.settings["project"] == "albert" and sent.settings["resume"] == "allow"
     assert sent.settings["name"].startswith("run") and sent.settings["config"]
@@ -74,8 +74,8 @@ def test_the_curves_of_every_kind_of_run_are_sent(kind, log, commands, services,
 def test_a_resumed_run_is_one_run_there(log, commands, services, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "ours")
     monkeypatch.setenv("TRACKIO_PROJECT", "ours")
-    command = [*commands["pretrain"], "--log-every", "1", "--output", str(tmp_path / "run"), "--log", log]
-    assert run([*command, "--max-tokens", "1"]) == 0
+    command = [*commands["pretrain"], "log_every=1", "--output", str(tmp_path / "run"), f"log={log}"]
+    assert run([*command, "max_tokens=1"]) == 0
     assert run(command) == 0
     first, second = services[log].runs
     assert first.settings["project"] == second.settings["project"] == "ours"
@@ -88,8 +88,8 @@ def test_a_resumed_run_is_one_run_there(log, commands, services, tmp_path, monke
 
 def test_the_service_may_change_while_a_run_goes_on(commands, services, tmp_path):
     command = [*commands["finetune"], "--output", str(tmp_path / "run")]
-    assert run([*command, "--log", "wandb"]) == 0
-    assert run([*command, "--log", "trackio"]) == 0  # finished: nothing more is sent
+    assert run([*command, "log=wandb"]) == 0
+    assert run([*command, "log=trackio"]) == 0  # finished: nothing more is sent
     assert not services["trackio"].runs
     assert run(command) == 0
 
@@ -97,7 +97,7 @@ def test_the_service_may_change_while_a_run_goes_on(commands, services, tmp_path
 @pytest.mark.parametrize(("kind", "log"), KINDS)
 def test_a_missing_library_is_refused_before_anything_is_written(kind, log, commands, tmp_path, monkeypatch, refused):
     monkeypatch.setitem(sys.modules, log, None)
-    refused([*commands[kind], "--output", str(tmp_path / "run"), "--log", log], 69, log, "is not installed", f"[{log}]")
+    refused([*commands[kind], "--output", str(tmp_path / "run"), f"log={log}"], 69, log, "is not installed", f"[{log}]")
     assert not (tmp_path / "run").exists()
 
 

@@ -79,7 +79,7 @@ def test_a_handler_of_the_caller_is_left_alone(commands, tmp_path, signal_at):
 
 
 def test_a_closed_terminal_ends_a_run_after_saving(commands, tmp_path):
-    words = [*commands["pretrain"], "--steps", "100000", "--log-every", "1", "--output", str(tmp_path / "run")]
+    words = [*commands["pretrain"], "steps=100000", "log_every=1", "--output", str(tmp_path / "run")]
     ours, theirs = pty.openpty()
 
     def take_terminal():

@@ -10,13 +10,8 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, MissingInput, UsageError
 
 _FILES = ("train", "dev", "test", "input", "runs")
-_MODELS = {
-    "model": "revision",
-    "models": "",
-    "init": "revision",
-    "teacher": "teacher_revision",
-}
-"""Options that name models, and those of their revisions."""
+_MODELS = ("model", "models", "init", "teacher")
+"""Options that name models."""
 
 
 def check_options(options: object, resumes: bool = False) -> None:
@@ -27,11 +22,10 @@ def check_options(options: object, resumes: bool = False) -> None:
 
     Raises:
         MissingInput: a file, a folder or a local model does not exist.
-        UsageError: a revision of a local model.
+        UsageError: a revision of a model that is here.
         CannotCreate: the output exists, and is not replaced; or it is a file where a run's folder is expected.
     """
     values: dict[str, object] = {name: getattr(options, name, None) for name in _FILES}
-    values["task_file"] = getattr(getattr(options, "table", None), "task_file", None)
     data = getattr(options, "data", None)
     corpora = data if isinstance(data, tuple) else ()
     values["data"] = corpora
@@ -44,13 +38,11 @@ def check_options(options: object, resumes: bool = False) -> None:
             raise MissingInput(path, "No such file or directory", _remedy(path))
     for corpus in corpora:
         check_corpus(corpus)
-    opening = getattr(options, "opening", options)
-    for name, of_revision in _MODELS.items():
+    for name in _MODELS:
         models = getattr(options, name, None)
         for model in models if isinstance(models, tuple) else [models]:
             if isinstance(model, str) and model:
-                holder = opening if of_revision == "revision" else options
-                check_model(model, getattr(holder, of_revision, None) if of_revision else None)
+                check_model(model)
     output = getattr(options, "output", None)
     is_new = getattr(options, "replace", True) is False and not resumes
     if resumes and isinstance(output, Path) and os.path.lexists(output) and not output.is_dir():
@@ -79,9 +71,9 @@ def _paths(values: Iterable[object]) -> Iterator[Path]:
                 yield Path(each)
 
 
-def check_model(model: str, revision: str | None = None) -> None:
+def check_model(model: str) -> None:
     """Raises MissingInput if this is neither a local model nor a Hub id."""
-    directory = lazy_import("albert.checkpoints.hub").find_local_model(model, revision)
+    directory = lazy_import("albert.checkpoints.hub").find_local_model(model)
     if directory is None or any(directory.glob("config.json")) or any(directory.glob("*/config.json")):
         return
     raise MissingInput(directory, "is not a model: it has no config.json", "name a model directory, a run or a Hub id")

@@ -1,7 +1,7 @@
 """The functions of the package, made from the functions of the commands.
 
-Values are checked as in a recipe file, under any name that the command line accepts; where a command takes a file, a
-function also takes a data frame or a list of dicts. Errors name keywords, not options."""
+Values are checked as in a recipe file; where a command takes a file, a function also takes a data frame or a list of
+dicts. Errors name keywords, not options."""
 
 import copy
 import dataclasses
@@ -20,14 +20,13 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from albert.api.option_names import canonical_name, suggestion, switch_value
+from albert.api.option_names import suggestion
 from albert.api.options import (
     Option,
     Values,
     first_clause,
     keywords_of,
     make_options,
-    option_name,
     options_of,
     shape_of,
     union_parts,
@@ -35,13 +34,11 @@ from albert.api.options import (
 from albert.api.rows_in_memory import is_rows, rows_as_json_lines
 from albert.runtime.errors import (
     AlbertError,
-    InvalidConfiguration,
     UsageError,
-    did_you_mean,
     without_inner_frames,
 )
 from albert.runtime.files import write_text
-from albert.runtime.json_files import convert_value, read_toml_or_json, to_json
+from albert.runtime.json_files import convert_value, to_json
 from albert.training.run_folder import ROWS_FOLDER
 
 T = TypeVar("T")
@@ -55,7 +52,7 @@ def by_option(
     error: type[AlbertError] = UsageError,
     rows: Collection[str] = (),
 ) -> dict[tuple[str, ...], Any]:
-    """The values of arguments under any accepted name, by path; a group may be a dict.
+    """The values of arguments, by path; the keys of a group may be a dict.
 
     Args:
         subject: of the errors.
@@ -63,46 +60,37 @@ def by_option(
         error: for an unknown or repeated argument.
         rows: keywords that may hold rows, which are left as they are.
     """
-    index = {name: option for option in options for name in option.names}
-    groups = {name.rpartition(".")[0] for name in index if "." in name}
-    found: dict[tuple[str, ...], tuple[str, Any]] = {}
+    known = {option.name: option for option in options}
+    groups = {option.group for option in options if option.group}
+    found: dict[tuple[str, ...], Any] = {}
     rest = list(arguments)
     while rest:
-        word, value = rest.pop(0)
+        name, value = rest.pop(0)
         if value is ...:
             continue
-        name = option_name(word)
-        usual = canonical_name(name, index)
-        (switch, setting) = switch_value(name)
-        if name in groups and not isinstance(value, str | os.PathLike):
-            value = plain_value(value)
-            if not isinstance(value, dict):
-                raise error(f"{subject}: {word}", f"is {value!r}, a dict is expected")
-            rest = [*((f"{word}.{key}", item) for key, item in value.items()), *rest]
+        if name in groups:
+            members = plain_value(value)
+            if not isinstance(members, dict):
+                raise error(f"{subject}: {name}", f"is {value!r}, a dict is expected")
+            rest = [*((f"{name}.{key}", item) for key, item in members.items()), *rest]
             continue
-        if usual is None and (usual := canonical_name(switch, index)) and what == "keyword":
-            if not isinstance(value, bool):
-                raise error(f"{subject}: {word}", f"is {value!r}, True or False is expected")
-            value = setting if value else ...
-        if usual is None:
-            remedy = re.sub(r"--([a-z-]+)", lambda match: match[1].replace("-", "_"), suggestion(name, index) or "")
-            known = [option.keyword for option in options]
-            raise error(f"{subject}: {word}", f"unknown {what}", remedy or did_you_mean(word, known))
-        option = index[usual]
+        if name not in known:
+            raise error(f"{subject}: {name}", f"unknown {what}", suggestion(name, known, _as_keyword))
+        option = known[name]
         if option.path in found:
-            raise error(
-                f"{subject}: {word}", f"and {found[option.path][0]} say the same thing twice", "give one of them"
-            )
-        if value is not ...:
-            is_left = option.keyword in rows and is_rows(value)
-            found[option.path] = word, value if is_left else convert(option, value, f"{subject}: {word}")
-    return {path: value for path, (_, value) in found.items()}
+            raise error(f"{subject}: {name}", "is given twice", "give it once")
+        is_share = isinstance(value, float) and float in union_parts(option.hint)
+        is_left = name in rows and is_rows(value) and not is_share
+        found[option.path] = value if is_left else convert(option, value, f"{subject}: {name}")
+    return found
 
 
-def read_options(shape: type, path: Path, given: Values | None = None) -> dict[tuple[str, ...], Any]:
-    """The options in a TOML or JSON file, without those that `given` ones exclude."""
-    values = read_toml_or_json(path).items()
-    return not_excluded(by_option(values, options_of(shape), str(path), "key", InvalidConfiguration), given or {})
+def _as_keyword(option: Option, value: str | None) -> str:
+    """An option as a keyword argument."""
+    if option.group:
+        member = option.name.removeprefix(f"{option.group}.")
+        return f'{option.group}={{"{member}": {value or "..."}}}'
+    return f"{option.name}={value or '...'}"
 
 
 def not_excluded(values: Values, given: Values) -> dict[tuple[str, ...], Any]:
@@ -179,17 +167,51 @@ def convert(option: Option, value: Any, subject: str) -> Any:
 
 
 def options_as_keywords(text: str, known: Iterable[str]) -> str:
-    """A line about the command line in terms of Python: `--max-length` becomes `max_length`."""
+    """A line about the command line in terms of Python.
+
+    `--max-length` becomes `max_length`, `class_weights=balanced` `class_weights="balanced"`, and `reading.format=csv`
+    `reading={"format": "csv"}`.
+    """
     names = set(known)
+    groups = {name.rpartition(".")[0] for name in names} - {""}
 
     def keyword(match: re.Match[str]) -> str:
         name = match[1].replace("-", "_")
-        return name if name.split(".")[0] in names else match[0]
+        return name if name in names else match[0]
 
-    text = re.sub(r"--([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)", keyword, text)
+    def key(match: re.Match[str]) -> str:
+        if match[1] not in names or not match[2].strip("."):
+            return match[0]
+        group, _, field = match[1].rpartition(".")
+        value = _value_in_python(match[2])
+        return f'{group}={{"{field}": {value}}}' if group else f"{field}={value}"
+
+    text = re.sub(r"--kind ([\w-]+)", r'kind="\1"', text)
+    text = re.sub(r"--([a-z][a-z0-9-]*)", keyword, text)
+    text = re.sub(
+        r"(?<![\w.\"'])([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)?)=([^\s=)\"\[{]+?)(?=[;.)]?(?:\s|$)|,(?:\s|$))", key, text
+    )
+    if groups:
+        text = re.sub(rf"(?<![\w.\"'])({'|'.join(groups)})\.(\w+)(?![\w=.])", r'\1={"\2": ...}', text)
     text = re.sub(r"albert finetune-vectors\b", "albert finetune_vectors", text)
     text = re.sub(r"see albert ([a-z_]+) --help", r"see help(albert.\1)", text)
     return re.sub(r"^albert (finetune|finetune_vectors|sweep|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
+
+
+_KEY_AND_VALUE = re.compile(
+    r"(?<![\w.\"'])([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)?)=([^\s=)\"\[{]+?)(?=[;.)]?(?:\s|$)|,(?:\s|$))"
+)
+"""A key with its value in a line, up to a sign that ends a clause."""
+
+
+def _value_in_python(text: str) -> str:
+    """The value of a key as Python writes it."""
+    if "," in text and text != ",":
+        return f"[{', '.join(map(_value_in_python, text.split(',')))}]"
+    if text in ("true", "false"):
+        return text.capitalize()
+    is_number = re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", text) is not None
+    return text if is_number or text == "..." else f'"{text}"'
 
 
 def remedy_in_python(text: str, options: Iterable[Option]) -> str:
@@ -197,7 +219,7 @@ def remedy_in_python(text: str, options: Iterable[Option]) -> str:
 
     Only parts that begin with an option are arguments; others are sentences, in which an option becomes a keyword.
     """
-    known = {option.path[-1]: option for option in options}
+    known = {option.name: option for option in options}
     parts = []
     for part in text.split(", "):
         name, *values = part.split(" ")
@@ -217,7 +239,7 @@ def _argument(option: Option, words: Sequence[str]) -> str:
         value = f"[{', '.join(values)}]"
     else:
         value = " ".join(values)
-    return f"{option.path[-1]}={value}"
+    return f"{option.name}={value}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,10 +274,10 @@ class Call:
         """Write rows in memory to files for the duration of the block; equal rows give the same file.
 
         Args:
-            place: see `keyword_function`. Without an output, or if nothing but statistics is asked for, it is a
-                temporary folder. A folder beside the output has the same path in a repeated call, which can resume.
+            place: see `keyword_function`. Without an output it is a temporary folder. A folder
+                beside the output has the same path in a repeated call, which can resume.
         """
-        output = None if self.get("statistics_only") else self.get("output")
+        output = self.get("output")
         if not self.row_keywords:
             yield
         elif place == "temporary" or output is None:
@@ -275,7 +297,11 @@ class Call:
         Args:
             keep: leave the files if the block succeeds. Otherwise they and empty folders are removed.
         """
-        rows = {keyword: value for keyword in self.row_keywords if is_rows(value := self.get(keyword))}
+        rows = {
+            keyword: value
+            for keyword in self.row_keywords
+            if is_rows(value := self.get(keyword)) and not isinstance(value, float)
+        }
         texts = {keyword: rows_as_json_lines(value, keyword) for keyword, value in rows.items()}
         new_folders = [path for path in (folder, folder.parent) if not path.exists()]
         written: list[Path] = []
@@ -304,11 +330,11 @@ class Call:
         """
         values = self.values | {(name,): group for name, group in groups.items()}
         for option in options_of(self.shape):
-            if option.keyword in self.files:
-                values[option.path] = convert(option, self.files[option.keyword], self.name)
+            if option.name in self.files:
+                values[option.path] = convert(option, self.files[option.name], self.name)
             if option.is_required and option.path not in values:
                 remedy = f"it is {first_clause(option.text)}"
-                raise UsageError(f"{self.name}: {option.keyword}", "is missing", remedy)
+                raise UsageError(f"{self.name}: {option.name}", "is missing", remedy)
         return make_options(self.shape, values)
 
     def reworded(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
@@ -345,11 +371,11 @@ def keyword_function(
     """
     shape = shape_of(function)
     options = [*more, *(option for option in options_of(shape) if not option.marks.only_command)]
-    words = {name.removeprefix("--").replace("-", "_") for option in options for name in option.names}
+    words = {option.name for option in options}
     keywords = [option for option in keywords_of(shape) if not option.marks.only_command]
-    known = {each.keyword: each for each in (*more, *keywords)}
-    positional = [each.keyword for each in known.values() if each.marks.positional]
-    with_rows = [each.keyword for each in known.values() if each.marks.rows]
+    known = {each.name: each for each in (*more, *keywords)}
+    positional = [each.name for each in known.values() if each.marks.positional]
+    with_rows = [each.name for each in known.values() if each.marks.rows]
     ordered = [*(known[key] for key in positional), *(known[key] for key in known if key not in positional)]
 
     @functools.wraps(function)
@@ -370,13 +396,13 @@ def keyword_function(
 
     parameters = []
     for option in ordered:
-        kind = Parameter.POSITIONAL_OR_KEYWORD if option.keyword in positional else Parameter.KEYWORD_ONLY
+        kind = Parameter.POSITIONAL_OR_KEYWORD if option.name in positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if option.is_required else option.default
-        parameters.append(Parameter(option.keyword, kind, default=default, annotation=_annotation(option)))
+        parameters.append(Parameter(option.name, kind, default=default, annotation=_annotation(option)))
     result = _TypeName(function.__annotations__["return"])
     signature = inspect.Signature(parameters, return_annotation=result)
     width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
-    lines = [textwrap.fill(f"{each.keyword}: {options_as_keywords(each.text, words)}", **width) for each in ordered]
+    lines = [textwrap.fill(f"{each.name}: {options_as_keywords(each.text, words)}", **width) for each in ordered]
     same = f"The same as `{name.replace('.', ' ').replace('_', '-')}`, with the same files."
     wrapper.__doc__ = "\n\n".join([inspect.cleandoc(shape.__doc__ or ""), same, "Args:\n" + "\n".join(lines)])
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": result}
@@ -391,7 +417,7 @@ _PATH_OR_ID = ("model", "teacher", "init", "corpus")
 def _annotation(option: Option) -> _TypeName:
     shown = type_name(option.hint)
     item = _item_type(option.hint)
-    if option.keyword in _PATH_OR_ID:
+    if option.name in _PATH_OR_ID:
         shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
     if option.marks.rows:
         return _TypeName(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))

@@ -30,7 +30,6 @@ def open_model(
     kind: Kind = "encoder",
     num_labels: int | None = None,
     *,
-    revision: str | None = None,
     new_head: bool = False,
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[nn.Module, Tokenizer]:
@@ -45,7 +44,6 @@ def open_model(
             "multiple_choice" ([sequences]), "question_answering", "masked_lm", "pretraining", or "encoder" for the
             hidden states alone (float [tokens, H]). A head that the model lacks is initialised at random.
         num_labels: outputs of a (token) classification head; as many as the model has when not set.
-        revision: a branch, tag or commit of a Hub repository.
         new_head: initialise the head at random in any case.
         overrides: fields of the configuration to change, such as `{"hidden_dropout_prob": 0.1}`.
 
@@ -55,9 +53,7 @@ def open_model(
     """
     if kind not in (kinds := get_args(Kind)):
         raise InvalidConfiguration("albert.open_model: kind", f"{kind!r} is not a choice", did_you_mean(kind, kinds))
-    opened = open_directory(
-        os.fspath(model), kind, num_labels, revision=revision, new_head=new_head, overrides=overrides
-    )
+    opened = open_directory(os.fspath(model), kind, num_labels, new_head=new_head, overrides=overrides)
     return opened.model, tokenizer_of(opened)
 
 

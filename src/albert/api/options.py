@@ -1,6 +1,10 @@
-"""The options of a command, which are the parameters of a function.
+"""The options and keys of a command, which are the parameters of a function.
 
-`shape_of` turns the parameters into a dataclass, `options_of` into options with names, types, defaults and help."""
+`shape_of` turns the parameters into a dataclass, `options_of` into options with names, types, defaults and help.
+
+What a command reads, writes and works on is an option: `--output PATH`. What it computes with is a key, written with
+its value: `learning_rate=1e-4`, or with its group: `masking.share=0.15`. In Python both are keyword arguments, and a
+group is a dict: `masking={"share": 0.15}`. A key has the same name in a recipe file."""
 
 import dataclasses
 import functools
@@ -13,7 +17,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
-from albert.api.option_names import USUAL_TEXTS, short_names
+from albert.api.option_names import USUAL_TEXTS
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import field_docs
 
@@ -23,7 +27,8 @@ class Argument:
     """How a parameter or a field is given, as a mark of its type: `Annotated[str, Argument(metavar="NAME")]`.
 
     Attributes:
-        name: the name, if it is not that of the field; "" for a group whose fields need no name of the group.
+        key: a key, or a group whose fields are keys.
+        group: the name before those of the fields of a group.
         metavar: the placeholder in the help, if it does not follow from the type.
         positional: the value is given without a name; so are parameters before the `*`.
         rows: a file; in Python also a data frame, or rows as dicts.
@@ -31,7 +36,8 @@ class Argument:
         only_python: a parameter that is no option: what a caller of the function listens with.
     """
 
-    name: str | None = None
+    key: bool = False
+    group: str = ""
     metavar: str = ""
     positional: bool = False
     rows: bool = False
@@ -39,10 +45,11 @@ class Argument:
     only_python: bool = False
 
 
-GROUP = Argument(name="")
+GROUP = Argument()
+KEY = Argument(key=True)
+KEYS = Argument(key=True)
+"""The mark of a group whose fields are keys."""
 ROWS = Argument(rows=True)
-_POSITIONAL_MODELS = ("models", "what", "source")
-"""Positional arguments that may be given as --model, too."""
 
 Values = Mapping[tuple[str, ...], Any]
 """Path of fields -> its value; a group may have a value, and values of its fields that change it."""
@@ -50,29 +57,31 @@ Values = Mapping[tuple[str, ...], Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of a command, or keyword argument of a function.
+    """One option or key of a command, or keyword argument of a function.
 
     Attributes:
         path: the fields that lead to it.
-        names: the usual one first: `--field`, and `--group.field`.
+        name: as Python and recipe files spell it: `max_length`, `masking.share`.
         default: MISSING for a required one.
     """
 
     path: tuple[str, ...]
-    names: tuple[str, ...]
+    name: str
     hint: Any
     default: Any
     text: str = ""
+    is_key: bool = False
     marks: Argument = Argument()
 
     @property
-    def name(self) -> str:
-        """The usual name, without dashes."""
-        return self.names[0].removeprefix("--")
+    def typed(self) -> str:
+        """How the command line spells it: `--max-length`; a key has the same name everywhere."""
+        return self.name if self.is_key else option_name(self.name)
 
     @property
-    def keyword(self) -> str:
-        return self.name.replace("-", "_")
+    def group(self) -> str:
+        """The group of a key; empty for none."""
+        return self.name.rpartition(".")[0]
 
     @property
     def is_required(self) -> bool:
@@ -81,13 +90,6 @@ class Option:
     @property
     def is_switch(self) -> bool:
         return self.hint in (bool, bool | None)
-
-    @property
-    def negations(self) -> list[str]:
-        """The names that turn a switch off, in the order of `names`; none if the switch turns something off itself."""
-        if self.path[-1].startswith("no_"):
-            return []
-        return [re.sub(r"([^.-][^.]*)$", r"no-\1", name) for name in self.names] if self.is_switch else []
 
 
 @functools.cache
@@ -105,7 +107,7 @@ def shape_of(function: Callable[..., Any]) -> type:
         is_positional = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
         mark = dataclasses.replace(marks[0], positional=is_positional)
         default = dataclasses.MISSING if parameter.default is Parameter.empty else parameter.default
-        field = dataclasses.field(default=default, metadata={"help": helps.get(name, "")})
+        field: Any = dataclasses.field(default=default, metadata={"help": helps.get(name, "")})
         members.append((name, Annotated[hint, mark], field))
     namespace = {"__doc__": about}
     return dataclasses.make_dataclass(function.__name__, members, frozen=True, kw_only=True, namespace=namespace)
@@ -134,29 +136,41 @@ def changed_parameters(function: Callable[..., Any], values: Mapping[str, Any]) 
 
 
 def options_of(shape: type, values: Values | None = None) -> list[Option]:
-    """Every option of a dataclass, positional arguments first, with the defaults in `values`."""
-    options = [option for option in _walk(shape, values or {}) if not dataclasses.is_dataclass(option.hint)]
-    short = short_names([option.names[0] for option in options])
-    for number, option in enumerate(options):
-        more = ["--model"] if option.marks.positional and option.path[-1] in _POSITIONAL_MODELS else []
-        names = (*short.get(option.names[0], ()), *option.names, *more)
-        options[number] = dataclasses.replace(option, names=names)
-    return sorted(options, key=lambda option: not option.marks.positional)
+    """Every option and key of a dataclass, positional arguments first, with the defaults in `values`."""
+    return sorted(_walk(shape, values or {}), key=lambda option: not option.marks.positional)
 
 
 def keywords_of(shape: type) -> list[Option]:
-    """The keyword arguments: options without a group, and groups; values of a recipe have the default `...`."""
-    groups: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(shape)}
-    keywords = []
-    for option in (option for option in _walk(shape, {}) if "." not in option.names[0]):
-        group = groups[option.path[0]]
-        is_of_recipe = len(option.path) > 1 and group != type(group)()
+    """The keyword arguments of a function: options, keys without a group, and groups of keys.
+
+    A key whose default is that of a recipe has the default `...`.
+    """
+    parameters: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(shape)}
+    keywords: list[Option] = []
+    groups: dict[str, list[Option]] = {}
+    for option in options_of(shape):
+        if option.group:
+            groups.setdefault(option.group, []).append(option)
+            continue
+        parameter = parameters[option.path[0]]
+        is_of_recipe = len(option.path) > 1 and parameter != type(parameter)()
         keywords.append(dataclasses.replace(option, default=...) if is_of_recipe else option)
+    for group, members in groups.items():
+        names = ", ".join(member.name.removeprefix(f"{group}.") for member in members)
+        text = f"A dict with some of {names}."
+        hint = Mapping[str, Any] | None
+        keywords.append(Option(path=(group,), name=group, hint=hint, default=None, text=text, is_key=True))
     return keywords
 
 
-def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = "") -> Iterator[Option]:
-    """Options and groups that have a name, of a class or of the default of a group."""
+def _walk(
+    shape: Any, values: Values, path: tuple[str, ...] = (), group: str = "", are_keys: bool = False
+) -> Iterator[Option]:
+    """The options of a class, or of the default of a group.
+
+    A field of a group is called `group.field`. Metadata of a field may have another name under "key", whatever its
+    group is called; such a field is always a key.
+    """
     cls = shape if isinstance(shape, type) else type(shape)
     hints = typing.get_type_hints(cls, include_extras=True)
     texts = field_docs(cls)
@@ -164,15 +178,15 @@ def _walk(shape: Any, values: Values, path: tuple[str, ...] = (), prefix: str = 
         hint, *marks = hints[field.name], Argument()
         if typing.get_origin(hint) is Annotated:
             hint, *marks = typing.get_args(hint)
-        name = field.name if marks[0].name is None else marks[0].name
-        long = ".".join(filter(None, (prefix, name))).replace("_", "-")
         here = (*path, field.name)
         default = values.get(here, field.default if shape is cls else getattr(shape, field.name))
-        text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
-        if name:
-            yield Option(path=here, names=(f"--{long}",), hint=hint, default=default, text=text, marks=marks[0])
+        name = field.metadata.get("key", f"{group}.{field.name}" if group else field.name)
+        is_key = are_keys or marks[0].key or "key" in field.metadata
         if dataclasses.is_dataclass(hint):
-            yield from _walk(default, values, here, long)
+            yield from _walk(default, values, here, name if path else marks[0].group, is_key)
+        else:
+            text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
+            yield Option(path=here, name=name, hint=hint, default=default, text=text, is_key=is_key, marks=marks[0])
 
 
 def make_options(base: Any, values: Values) -> Any:
@@ -188,10 +202,10 @@ def make_options(base: Any, values: Values) -> Any:
     return base(**given) if isinstance(base, type) else dataclasses.replace(base, **given)
 
 
-def changed_flags(options: Any, *names: str) -> list[str]:
-    """The flags of the fields that differ from their default; only of the named fields if any are named."""
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    return [option_name(name) for name in names or defaults if getattr(options, name) != defaults[name]]
+def changed_options(options: Any) -> list[str]:
+    """The fields of a group that differ from their default, as the command line spells them."""
+    changed = [field for field in dataclasses.fields(options) if getattr(options, field.name) != field.default]
+    return [field.metadata.get("key", option_name(field.name)) for field in changed]
 
 
 def option_name(field: str) -> str:

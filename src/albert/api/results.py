@@ -176,13 +176,13 @@ class FinetuneResult(Analysed):
     """A fine-tuned model and its scores on the development set.
 
     Attributes:
-        output: the run's directory; None with `statistics_only`.
+        output: the run's directory; None if nothing was trained.
         model: the model directory; of several seeds or rates that of the best one, None for a benchmark or folds.
         scores: on the development set; medians over seeds, means over folds, and `task/score` for a benchmark.
         baseline: scores of the majority baseline; of vectors from pairs, those of a random choice.
         linear_baseline: scores of a linear model on the same rows, and its `method`.
         report: the content of results.json, or of summary.json for several seeds or a benchmark.
-        reading: how the rows were read, with `statistics_only`.
+        reading: how the rows were read, if nothing was trained.
         task: the declaration; None for a benchmark.
         found: everything that the run or the runs returned.
     """

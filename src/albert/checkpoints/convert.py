@@ -84,7 +84,6 @@ class ConversionOptions:
     one_output: Literal["regression", "multiple_choice"] | None = None
     """The task of a TensorFlow classifier with one output: STS-B's or RACE's, whose checkpoints have equal shapes."""
     dtype: torch.dtype | None = None
-    revision: str | None = None
     labels: Sequence[str] = ()
     tokenizer: Path | None = None
     without_tokenizer: bool = False
@@ -128,8 +127,6 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
         if len(entries) == 1 and _is_hugging_face(entries[0]):
             path = entries[0]
     if not _is_hugging_face(path) and holds_tensorflow(path):
-        if options.revision is not None:
-            raise UsageError("--revision", f"{options.revision!r} of {path}, which is not a Hub repository")
         return read_tensorflow(path, options)
     if not path.exists() and path.parent != Path() and path.parent.is_dir():  # not a Hub id
         raise MissingInput(path, "no such file or directory, and no checkpoint of that prefix")
@@ -231,7 +228,7 @@ def _read(bundle: TensorBundle, targets: Mapping[str, Target], dtype: torch.dtyp
 
 
 def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionSource:
-    model = describe_model(source, options.revision, options.overrides)
+    model = describe_model(source, options.overrides)
     config = model.config
     extra = model.extra
     stored = model.stored
@@ -357,7 +354,7 @@ def _open_vocabulary(path: Path, options: ConversionOptions) -> Tokenizer:
     file = vocabulary_file(path)
     config = file.with_name(TOKENIZER_CONFIG_NAME)
     if config.is_file() or file.suffix == ".json":
-        flag = "--keep-accents" if options.keep_accents else "--no-lower-case"
+        flag = "--keep-accents" if options.keep_accents else "--keep-case"
         config = config if config.is_file() else file
         raise UsageError(flag, f"{config} has its own setting of case and accents", f"change it in {config}")
     with tempfile.TemporaryDirectory(prefix="albert-") as directory:

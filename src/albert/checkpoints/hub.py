@@ -68,10 +68,19 @@ def model_hash(directory: Path) -> str:
     return hashlib.sha256(names.encode()).hexdigest()
 
 
-def model_name(path_or_id: str, revision: str | None) -> str:
+def model_name(path_or_id: str) -> str:
     """A model's name in records and cards: a Hub id with its revision, or the last two parts of a path."""
-    short = "/".join(Path(path_or_id).parts[-2:])
-    return f"{short}@{revision}" if revision else short
+    name, revision = split_revision(path_or_id)
+    short = "/".join(Path(name).parts[-2:])
+    return short if revision is None else f"{short}@{revision}"
+
+
+def split_revision(path_or_id: str | Path) -> tuple[str, str | None]:
+    """A Hub id and its revision, from `OWNER/NAME@REVISION`; None for a path, which may hold the sign @, too."""
+    name, at, revision = str(path_or_id).partition("@")
+    if not at or isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name) or Path(path_or_id).exists():
+        return str(path_or_id), None
+    return name, revision
 
 
 def name_of(directory: Path) -> str:
@@ -82,7 +91,7 @@ def name_of(directory: Path) -> str:
     return (directory.parent.name if directory.name == "model" else "") or directory.name
 
 
-def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
+def find_model(path_or_id: str | Path) -> Path:
     """The directory of a model, downloaded if given by a Hub id.
 
     For the directory of a run, the directory of its model, and with `sweep --rates` that of the best rate; for one of
@@ -91,19 +100,18 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
 
     Args:
         path_or_id: in this order a directory, the name of a model that comes with the package ("tiny"), or a Hub id
-            such as `albert/albert-base-v2`.
-        revision: a branch, tag or commit of the Hub repository; None: its main branch.
+            such as `albert/albert-base-v2`; `albert/albert-base-v2@v1` is a branch, tag or commit of it.
 
     Raises:
         MissingInput: no such directory and not a valid id; an input of `albert convert`; an unfinished run; a
             repository without weights in safetensors.
-        UsageError: a revision of a directory, or an invalid one.
+        UsageError: a revision of a model that is here, or an invalid one.
         Unavailable: the repository is unknown or private, or there is no connection and no cached copy.
     """
-    local = find_local_model(path_or_id, revision)
+    local = find_local_model(path_or_id)
     if local is not None:
         return local
-    name = str(path_or_id)
+    name, revision = split_revision(path_or_id)
     try:
         directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _hub_errors() as error:
@@ -115,12 +123,13 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     return directory
 
 
-def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Path | None:
+def find_local_model(path_or_id: str | Path) -> Path | None:
     """As `find_model`, without the Hub: None for what may be a Hub id. It needs no torch."""
-    path = Path(path_or_id)
+    name, revision = split_revision(path_or_id)
+    path = Path(name)
+    if revision is not None and (path.is_dir() or bundled_model(name) is not None):
+        raise UsageError(str(path_or_id), f"{name} is here, and has no revisions", f"leave @{revision} out")
     if path.is_dir():
-        if revision is not None:
-            raise UsageError("revision", f"{revision!r} of {path}, which is a directory", "it goes with a Hub id")
         folder = transformer_folder(path)  # first: old versions wrote a config.json of another kind beside it
         if folder is not None:
             return folder
@@ -145,8 +154,7 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
         raise _to_convert(path, "is a TensorFlow checkpoint")
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
-    name = str(path_or_id)
-    shipped = bundled_model(name) if revision is None else None
+    shipped = bundled_model(name)
     if shipped is not None:
         return shipped
     similar = similar_shipped_model(name)
@@ -155,7 +163,7 @@ def find_local_model(path_or_id: str | Path, revision: str | None = None) -> Pat
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
     if revision is not None and not _REVISION.fullmatch(revision):
-        raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
+        raise UsageError(str(path_or_id), f"{revision!r} is not a branch, tag or commit", "give OWNER/NAME@REVISION")
     return None
 
 
@@ -355,7 +363,6 @@ def push_model(
     *,
     private: bool = False,
     replace: bool = False,
-    revision: str | None = None,
     dry_run: bool = False,
 ) -> PushedModel:
     """Upload a model with its card to the Hub; only the files of `HUB_FILES`.
@@ -373,7 +380,7 @@ def push_model(
     """
     if repository.count("/") != 1 or not _HUB_ID.fullmatch(repository):
         raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
-    directory = root_of(find_model(path_or_id, revision))
+    directory = root_of(find_model(path_or_id))
     found = {file for pattern in HUB_FILES for file in directory.glob(pattern) if file.is_file()}
     files = {file.relative_to(directory).as_posix(): file.stat().st_size for file in sorted(found)}
     encoder = transformer_folder(directory)

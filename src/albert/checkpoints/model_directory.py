@@ -436,7 +436,6 @@ def open_model(
     kind: Kind,
     num_labels: int | None = None,
     *,
-    revision: str | None = None,
     new_head: bool = False,
     overrides: Mapping[str, Any] | None = None,
     dtype: torch.dtype | None = torch.float32,
@@ -457,7 +456,7 @@ def open_model(
         DamagedData: a file is damaged, or the weights do not match `config.json`.
         InvalidConfiguration: a shape or a setting does not fit.
     """
-    described = describe_model(path_or_id, revision, overrides, verify)
+    described = describe_model(path_or_id, overrides, verify)
     config = described.config
     extra = described.extra
     stored = described.stored
@@ -501,10 +500,10 @@ class DescribedModel:
 
 
 def describe_model(
-    path_or_id: str | Path, revision: str | None = None, overrides: Mapping[str, Any] | None = None, verify: bool = True
+    path_or_id: str | Path, overrides: Mapping[str, Any] | None = None, verify: bool = True
 ) -> DescribedModel:
     """Find a model and read everything except its weights; for arguments and errors see `open_model`."""
-    directory = find_model(path_or_id, revision)
+    directory = find_model(path_or_id)
     verified = verify and (directory / MANIFEST_NAME).is_file()
     if verified:
         verify_directory(directory)

@@ -332,7 +332,7 @@ def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
         f"{name} {before} → {after}{_SETTINGS[name]}" for name, (before, after) in pairs.items() if before != after
     ]
     if target.match_embedding and not source.match_embedding:
-        notes.append("a new embedding marks the tokens that occur in the other segment (--match-embedding)")
+        notes.append("a new embedding marks the tokens that occur in the other segment (match_embedding)")
     elif source.type_vocab_size != target.type_vocab_size:
         notes.append(f"{source.type_vocab_size} → {target.type_vocab_size} token types")
     return notes

@@ -50,7 +50,7 @@ class Resolved:
     config: AlbertConfig | None = None
 
 
-def resolve(name: str, revision: str | None = None) -> Resolved:
+def resolve(name: str) -> Resolved:
     """The directory, preset or Hub repository of a name, in this order."""
     path = Path(name)
     preset = None if path.is_dir() else preset_name(name)
@@ -59,7 +59,7 @@ def resolve(name: str, revision: str | None = None) -> Resolved:
     if (path / DESCRIPTION_NAME).is_file():
         return Resolved(kind="corpus", name=name, directory=path)
     try:
-        directory = find_model(name, revision)
+        directory = find_model(name)
     except AlbertError as error:
         if path.exists():
             raise

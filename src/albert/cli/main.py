@@ -77,7 +77,7 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "albert COMMAND --help shows the usual options of a command, --help-all all of them.",
+            "albert COMMAND --help explains a command, with an example.",
             "albert --version prints the version.",
             EXAMPLE,
         ]
@@ -86,7 +86,7 @@ def overview() -> str:
 
 def dispatch(arguments: list[str]) -> int:
     """Run the command named by the first argument, and return its exit code."""
-    if not arguments or arguments[0] in ("-h", "--help", "--help-all", "help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
     name, *rest = arguments

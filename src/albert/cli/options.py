@@ -10,23 +10,23 @@ import sys
 import textwrap
 import tomllib
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from albert.api.checks import check_options
-from albert.api.option_names import canonical_name, suggestion, switch_value
+from albert.api.option_names import suggestion
 from albert.api.options import Option, Values, first_clause, make_options, options_of, shape_of, union_parts
 from albert.cli.main import COMMANDS, main_of
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError, did_you_mean
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
-COMMON: dict[str, str] = _TEXTS["common"]
-"""Command -> the options that --help shows; of other commands it shows all."""
-METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "revision": "REVISION"}
+USUAL_KEYS: dict[str, str] = _TEXTS["keys"]
+"""Command -> the keys that --help explains; it names the others."""
+METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL"}
 """Fields of type str -> their placeholder in the help."""
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def parse(
     defaults: Values | None = None,
     given: Values | None = None,
 ) -> T:
-    """Read arguments into a dataclass; `--help` and `--help-all` print the help and exit.
+    """Read arguments into a dataclass; `--help` prints the help and exits.
 
     Args:
         shape: a dataclass, whose docstring is the help text if `help.toml` has none.
@@ -52,7 +52,7 @@ def parse(
     """
     options = options_of(shape, defaults)
     if any(word in HELP_FLAGS for word in arguments):
-        show_help(shape, options, program, "--help-all" in arguments)
+        show_help(shape, options, program)
         raise SystemExit(0)
     if given is None:
         given = typed_values(options, arguments, program)
@@ -62,56 +62,132 @@ def parse(
             if option.marks.positional:
                 raise UsageError(program, f"{metavar(option)} is missing", f"see {program} --help")
             remedy = f"it is {first_clause(option.text)}; see {program} --help"
-            raise UsageError(option.names[-1], "is missing", remedy)
+            raise UsageError(option.typed, "is missing", remedy)
     return typing.cast(T, make_options(shape, values))
 
 
 def typed_values(options: Sequence[Option], arguments: Sequence[str], program: str) -> dict[tuple[str, ...], Any]:
-    """The values in arguments, by path."""
-    index = {name: (option, True) for option in options for name in option.names}
-    index |= {name: (option, False) for option in options for name in option.negations}
+    """The values in arguments, by path: keys first, which are `NAME=VALUE` wherever they stand, then options."""
+    known = {option.name: option for option in options}
+    flags = {option.typed: option for option in options if not (option.is_key or option.marks.positional)}
+    keys, rest = split_keys(arguments, {option.name for option in options if option.is_key})
     values: dict[tuple[str, ...], Any] = {}
+    for name, text in keys:
+        values[known[name].path] = _from_words(known[name].hint, _words_of_key(known[name], text), f"{program}: {name}")
     unnamed: list[str] = []
-    rest = list(arguments)
+    has_keys = any(option.is_key for option in options)
+
+    def is_next_value(word: str) -> bool:
+        """Whether a word goes on with the values of an option: it is neither an option nor an unknown key."""
+        return not _OPTION.match(word) and not (has_keys and _KEY.fullmatch(word))
+
     while rest:
         word = rest.pop(0)
         if word in HELP_FLAGS:
             continue
         if not _OPTION.match(word):
+            if has_keys and _KEY.fullmatch(word) and not Path(word).exists():
+                raise unexpected_argument(word, known, values, program)
             unnamed += rest if word == "--" else [word]
             rest = [] if word == "--" else rest
             continue
         name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
-        words = [value] if equals else []
-        usual = canonical_name(name, index)
-        if usual is None:
-            switch, setting = switch_value(name)
-            usual = canonical_name(switch, index)
-            words = [setting]
-        if usual is None:
-            remedy = suggestion(name, index) or "--help shows the usual options, --help-all all of them"
-            raise UsageError(f"{program}: {name}", "unknown option", remedy)
-        option, is_on = index[usual]
+        if name not in flags:
+            following = [value] if equals else list(itertools.takewhile(is_next_value, rest))
+            raise unknown_name(name, following, known, program)
+        option = flags[name]
         if option.is_switch:
-            words = words or ([rest.pop(0)] if rest[:1] in (["True"], ["False"]) else ["True"])
-        elif not words:
-            words = list(itertools.takewhile(lambda each: not _OPTION.match(each), rest))[: _width(option.hint)]
+            words = [value] if equals else ["True"]
+        elif equals:
+            words = [value]
+        elif _width(option.hint) == 1:
+            words = [rest.pop(0)] if rest and not _OPTION.match(rest[0]) else []
+        else:
+            words = list(itertools.takewhile(is_next_value, rest))[: _width(option.hint)]
             del rest[: len(words)]
-        value = _from_words(option.hint, words, f"{program}: {name}")
-        values[option.path] = value if is_on else not value
+        values[option.path] = _from_words(option.hint, words, f"{program}: {name}")
     for option in options:
         if option.marks.positional and option.path not in values and unnamed:
             words = unnamed[: _width(option.hint)]
             unnamed = unnamed[_width(option.hint) :]
             values[option.path] = _from_words(option.hint, words, f"{program}: {metavar(option)}")
     if unnamed:
-        remedy = f"see {program} --help"
-        if program == "albert predict" and not any(path[0] in _TEXT_INPUTS for path in values):
-            option = "--fill-mask" if "[MASK]" in unnamed[0] else "--classify"
-            remedy = f"did you mean {option} {shlex.quote(unnamed[0])}?"
-        raise UsageError(program, f"unexpected argument {unnamed[0]!r}", remedy)
+        raise unexpected_argument(unnamed[0], known, values, program)
     return values
+
+
+_KEY = re.compile(r"([A-Za-z]\w*(?:\.\w+)*) *=(.*)", re.DOTALL)
+
+
+def split_keys(arguments: Sequence[str], keys: Collection[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The keys with their values in a command line, and all other words. Blanks around `=` are forgiven."""
+    found: list[tuple[str, str]] = []
+    others: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return found, [*others, word, *rest]
+        if word in keys and rest and rest[0].startswith("="):
+            word += rest.pop(0)
+        match = _KEY.fullmatch(word)
+        if match is None or match[1] not in keys:
+            others.append(word)
+            continue
+        value = match[2].strip()
+        if not value and rest and not _OPTION.match(rest[0]):
+            value = rest.pop(0)
+        found.append((match[1], value))
+    return found, others
+
+
+def _words_of_key(option: Option, text: str) -> list[str]:
+    """The words of a key's value: several are separated by commas, and truth values are written as in TOML."""
+    if option.is_switch and text in ("true", "false"):
+        return [text.capitalize()]
+    return [word.strip() for word in text.split(",")] if _width(option.hint) > 1 else [text]
+
+
+def unknown_name(name: str, values: Sequence[str], known: Mapping[str, Option], program: str) -> UsageError:
+    """The error for an option, such as `--epochs`, that is a key, that has another name, or that does not exist."""
+
+    def spelled(option: Option, value: str | None) -> str:
+        words = list(values) if value is None else [value]
+        if option.is_key:
+            return shlex.quote(f"{option.name}={','.join(words) or ('true' if option.is_switch else '...')}")
+        if option.marks.positional:
+            return f"{shlex.join([*program.split(), *words])}, without {name}"
+        return option.typed if option.is_switch else " ".join([option.typed, shlex.join(words)]).strip()
+
+    plain = name.lstrip("-").replace("-", "_")
+    why = "is a key" if plain in known and known[plain].is_key else "unknown option"
+    remedy = suggestion(plain, known, spelled) or f"see {program} --help"
+    return UsageError(f"{program}: {name}", why, remedy)
+
+
+def unexpected_argument(word: str, known: Mapping[str, Option], values: Values, program: str) -> UsageError:
+    """The error for a word that is no value: an unknown key, an option without dashes, or a text for `predict`."""
+    match = _KEY.fullmatch(word)
+    if match is not None:
+
+        def spelled(option: Option, value: str | None) -> str:
+            text = match[2].strip() if value is None else value
+            if option.is_key:
+                return shlex.quote(f"{option.name}={text}")
+            return (
+                f"{shlex.join([program, text])}: it has no name"
+                if option.marks.positional
+                else f"{option.typed} {text}"
+            )
+
+        plain = match[1].replace("-", "_")
+        why = "is an option" if plain in known else "unknown key"
+        return UsageError(f"{program}: {match[1]}", why, suggestion(plain, known, spelled) or f"see {program} --help")
+    remedy = f"see {program} --help"
+    if program == "albert predict" and not any(path[0] in _TEXT_INPUTS for path in values):
+        option = "--fill-mask" if "[MASK]" in word else "--classify"
+        remedy = f"did you mean {option} {shlex.quote(word)}?"
+    return UsageError(program, f"unexpected argument {word!r}", remedy)
 
 
 _TEXT_INPUTS = ("fill_mask", "order", "classify", "question", "tag", "choose", "input")
@@ -173,11 +249,9 @@ def _one_from_words(kind: Any, words: Sequence[str], subject: str) -> Any:
 # --------------------------------------------------------------------------------------------------------------------
 # The help.
 
-HELP_FLAGS = ("-h", "--help", "--help-all")
+HELP_FLAGS = ("-h", "--help")
 _LEFT = 26
 """Columns of the names."""
-MAX_LINES = 60
-"""Of --help, at `_WIDTH` columns."""
 _WIDTH = 80
 _WIDEST = 100
 """Columns without a terminal, and at most on one."""
@@ -196,38 +270,32 @@ def help_text(program: str) -> str | None:
     return text
 
 
-def show_help(shape: type[Any], options: Sequence[Option], program: str, is_all: bool) -> None:
-    """Print the description of a command with one example and its usual options, or with everything."""
+def show_help(shape: type[Any], options: Sequence[Option], program: str) -> None:
+    """Print the description of a command, its examples, its options, the keys used most and the names of the others."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
-    about, examples = split_description(help_text(program) or inspect.getdoc(shape) or "")
-    by_name = {option.name: option for option in options}
-    common = COMMON.get(_without_recipe(program))
-    chosen = options if is_all or common is None else [by_name[name] for name in common.split()]
-    required = [
-        metavar(each) if each.marks.positional else f"{each.names[-1]} {metavar(each)}"
-        for each in options
+    keys = {option.name: option for option in options if option.is_key}
+    typed = [option for option in options if not option.is_key]
+    needed = [
+        metavar(each) if each.marks.positional else f"{each.typed} {metavar(each)}"
+        for each in typed
         if each.marks.positional or each.is_required
     ]
-    usage = " ".join(["usage:", program, "[OPTIONS]", *required])
-    head = textwrap.wrap(usage, width, subsequent_indent=" " * 8)
-    examples = examples if is_all else examples[:1]
-    lines = ["", "Examples:" if len(examples) > 1 else "Example:", *(line for each in examples for line in each)]
-    sections: dict[str, list[Option]] = {}
-    for option in chosen:
-        sections.setdefault(option.path[-2] if is_all and "." in option.names[-1] else "options", []).append(option)
-    for number, (section, members) in enumerate(sections.items()):
-        lines += ["", f"{section.replace('_', ' ').capitalize()}:"]
-        lines += [line for option in members for line in _option_lines(option, width, is_all)]
-        if is_all and number == 0:
-            lines += ["  -h, --help, --help-all".ljust(_LEFT - 1) + " Show the usual options; show all."]
-    if not is_all and len(chosen) < len(options):
-        lines += ["", f"{len(options) - len(chosen)} more options: {program} --help-all"]
+    words = ["usage:", program, *needed, "[OPTIONS]", *(["[KEY=VALUE...]"] if keys else [])]
+    lines = textwrap.wrap(" ".join(words), width, subsequent_indent=" " * 8)
+    about, examples = split_description(help_text(program) or inspect.getdoc(shape) or "")
     for paragraph in about:
-        wrapped = textwrap.wrap(paragraph, width)
-        if not is_all and paragraph != about[0] and len(head) + len(wrapped) + 1 + len(lines) > MAX_LINES:
-            break
-        head += ["", *wrapped]
-    print("\n".join(head + lines))
+        lines += ["", *textwrap.wrap(paragraph, width)]
+    lines += ["", "Examples:" if len(examples) > 1 else "Example:", *(line for each in examples for line in each)]
+    lines += ["", "Options:", *(line for option in typed for line in _option_lines(option, width))]
+    if keys:
+        usual = [keys[name] for name in USUAL_KEYS.get(_without_recipe(program), "").split()]
+        lines += ["", "Keys:", *(line for option in usual for line in _option_lines(option, width))]
+        others = ", ".join(name for name in keys if keys[name] not in usual)
+        if others:
+            name = program.removeprefix("albert pretrain ").removeprefix("albert ")
+            lines += ["", *textwrap.wrap(f"Other keys: {others}.", width, break_on_hyphens=False)]
+            lines += ["", f"All keys with their meaning: albert info --recipe {name}"]
+    print("\n".join(lines))
 
 
 def split_description(description: str) -> tuple[list[str], list[list[str]]]:
@@ -289,34 +357,31 @@ def default_text(option: Option) -> str:
     default = option.default
     if option.is_required or default is None or default == () or default is False:
         return ""
-    if default is True:
-        return "on"
+    if option.is_key:
+        values = default if isinstance(default, tuple) else (default,)
+        return ",".join("true" if value is True else str(value) for value in values)
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _option_lines(option: Option, width: int, is_all: bool) -> list[str]:
-    """The names of an option, and its first sentence or all of its help."""
-    usual = option.names[0]
+def _option_lines(option: Option, width: int) -> list[str]:
+    """The name of an option or key, and its help."""
     default = default_text(option)
-    names = [] if option.marks.positional else [usual]
-    if is_all and names:
-        names = [*option.names, *option.negations[-1:]]
-    elif default == "on":
-        names = [f"--[no-]{option.name}"]
-    left = "  " + " ".join(part for part in (", ".join(names), metavar(option)) if part)
-    doc = re.sub(r"(^|\. )None:", r"\1Not set:", option.text).replace("None:", "not set:")
-    if not is_all and (sentence := re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)):
-        doc = doc[: sentence.end()]
+    name = "" if option.marks.positional else option.typed
+    shown = (metavar(option) or "{true,false}") if option.is_key else metavar(option)
+    left = f"  {name}={shown}" if option.is_key else "  " + " ".join(filter(None, [name, shown]))
+    text = re.sub(r"(^|\. )None:", r"\1Not set:", option.text).replace("None:", "not set:")
+    if sentence := re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set|0\.)|$)", text):
+        text = text[: sentence.end()]
     notes = ["(required)" if option.is_required else f"(default: {default})" if default else ""]
-    text = textwrap.wrap(" ".join(filter(None, [doc, *notes])), width - _LEFT, break_on_hyphens=False) or [""]
-    indented = [" " * _LEFT + line for line in text]
+    wrapped = textwrap.wrap(" ".join(filter(None, [text, *notes])), width - _LEFT, break_on_hyphens=False) or [""]
+    indented = [" " * _LEFT + line for line in wrapped]
     if len(left) < _LEFT - 1:
-        return [(left.ljust(_LEFT) + text[0]).rstrip(), *indented[1:]]
+        return [(left.ljust(_LEFT) + wrapped[0]).rstrip(), *indented[1:]]
     if len(left) <= width:
         return [left, *indented]
     spaced = re.sub(r", *", ", ", left.strip())  # long lists of values have no blanks at which a line may end
-    names_lines = textwrap.wrap(spaced, width, initial_indent="  ", subsequent_indent=" " * 6, break_on_hyphens=False)
-    return [*names_lines, *indented]
+    names = textwrap.wrap(spaced, width, initial_indent="  ", subsequent_indent=" " * 6, break_on_hyphens=False)
+    return [*names, *indented]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def convert(
     config: Path | None = None,
     tokenizer: Path | None = None,
     without_tokenizer: bool = False,
-    lower_case: bool = True,
+    keep_case: bool = False,
     keep_accents: bool = False,
     hidden_act: Activation | None = None,
     num_attention_heads: int | None = None,
@@ -37,7 +37,6 @@ def convert(
     one_output: Literal["regression", "multiple_choice"] | None = None,
     labels: Annotated[tuple[str, ...], Argument(metavar="NAME...")] = (),
     dtype: Literal["float32", "bfloat16", "float16"] | None = None,
-    revision: str | None = None,
     replace: bool = False,
 ) -> None:
     """Make a model directory from a TensorFlow checkpoint of google-research/albert, or from a Hugging Face model.
@@ -57,7 +56,7 @@ def convert(
         config: The albert_config.json, if it is not beside the checkpoint.
         tokenizer: A SentencePiece model, a WordPiece vocabulary, or a directory with one, if it is not beside SOURCE.
         without_tokenizer: Write the model alone.
-        lower_case: For a vocabulary without settings: whether the model was trained on lower-cased text.
+        keep_case: For a vocabulary without settings: the model was trained on text with capitals.
         keep_accents: For a vocabulary without settings: whether accents were kept.
         hidden_act: The activation, instead of SOURCE's: gelu_new is the tanh form, gelu the exact one.
         num_attention_heads: The number of heads, instead of SOURCE's; the shapes of the weights do not show it.
@@ -84,11 +83,10 @@ def convert(
         overrides={name: value for name, value in overrides.items() if value is not None},
         one_output=one_output,
         dtype=getattr(torch, dtype) if dtype else None,
-        revision=revision,
         labels=labels,
         tokenizer=tokenizer,
         without_tokenizer=without_tokenizer,
-        lower_case=lower_case,
+        lower_case=not keep_case,
         keep_accents=keep_accents,
     )
     conversion = conversions.convert(source, output, options, replace)

@@ -81,7 +81,6 @@ def evaluate(
     json: Annotated[bool, ONLY_COMMAND] = False,
     depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS,
     micro_batch_tokens: int = 8192,
-    revision: str | None = None,
     hidden_act: Activation | None = None,
     num_attention_heads: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -138,7 +137,7 @@ def evaluate(
 
     overrides = {"hidden_act": hidden_act, "num_attention_heads": num_attention_heads}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    opening: dict[str, Any] = {"device": device, "max_length": max_length, "revision": revision, "overrides": overrides}
+    opening: dict[str, Any] = {"device": device, "max_length": max_length, "overrides": overrides}
 
     # Pre-trained models on held-out text.
     if task == PRETRAINING:
@@ -152,7 +151,7 @@ def evaluate(
     curve = depths.curve
     outputs = [predictions, results, report, curve, None if curve is None else curve.with_suffix(".csv")]
     if task is None:
-        scored_task, origin = task_of_model(model[0], revision, table, dev, outputs)
+        scored_task, origin = task_of_model(model[0], table, dev, outputs)
     else:
         scored_task, origin = declared_task(task, split, dev, outputs), None
     folder = data or Path()
@@ -206,7 +205,7 @@ def evaluate(
             for name, text in submission_files(scored_task, each, together.predictions).items():
                 write_text(submission / name, text)
                 handed_in[submission / name] = len(together.predictions)
-        unknown = warnings_on_texts(scored_task, folder, each, model[0], revision)
+        unknown = warnings_on_texts(scored_task, folder, each, model[0])
         content = report_of_split(scored_task, model, each, computed_in, found, unknown)
         notes = [] if origin is None else [origin]
         if isinstance(scored_task.source, TableSource):
@@ -327,7 +326,7 @@ def declared_task(name: str, split: str | None, dev: Path | None, outputs: Itera
 
 
 def task_of_model(
-    model: str, revision: str | None, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
+    model: str, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
 ) -> tuple[DeclaredTask, str | None]:
     """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
     the rows are of the file that it was trained on."""
@@ -335,18 +334,18 @@ def task_of_model(
     from albert.tasks.custom import for_other_file, read_task
     from albert.tasks.table_task import table_task_of
 
-    directory = find_model(model, revision)
+    directory = find_model(model)
     saved = table_task_of(directory)
-    if saved is None and table.task_file is None:
+    if saved is None:
         saved = task_from_config(directory, table, dev)
     described = table.task(saved)
     if saved is not None and dev is not None:
         saved = for_other_file(saved, dev)
-    check_outputs(outputs, [dev, described.train, described.dev, table.task_file])
+    check_outputs(outputs, [dev, described.train, described.dev])
     described = table.task(saved, dev=dev)
     if described.dev is not None:
         described = dataclasses.replace(described, train=None)
-    if saved is not None and dev is None and table.task_file is None:
+    if saved is not None and dev is None:
         check_rows_are_known(directory, saved)
     return read_task(described).check("dev").task, origin_of_rows(saved, described)
 
@@ -441,13 +440,13 @@ def finish(result: "EvaluateResult", file: Path | None, on_result: "Callable[[Ev
         on_result(result)
 
 
-def warnings_on_texts(task: DeclaredTask, data: Path, split: str, model: str, revision: str | None) -> tuple[str, ...]:
+def warnings_on_texts(task: DeclaredTask, data: Path, split: str, model: str) -> tuple[str, ...]:
     """Lines if the model's vocabulary does not know the text of a split, and if texts are empty."""
     from albert.checkpoints.hub import find_model
     from albert.tasks.table_task import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
-    tokenizer = load_tokenizer(find_model(model, revision))
+    tokenizer = load_tokenizer(find_model(model))
     rows = task.source.read(data, split)
     lines = unknown_texts(task, {split: rows}, tokenizer, model)
     columns = [column for column in task.inputs.columns if any(row.fields.get(column) for row in rows.rows)]

@@ -18,7 +18,6 @@ def onnx(
     precision: Literal["fp32", "int8"] = "fp32",
     opset: int = 20,
     depth: int | None = None,
-    revision: str | None = None,
     replace: bool = False,
 ) -> None:
     """Write a model as one ONNX file; weights of shared layers are stored once.
@@ -41,9 +40,7 @@ def onnx(
     """
     with imports():
         exporting = lazy_import("albert.inference.onnx_export", "onnx")
-    export = exporting.export_onnx(
-        model, output, precision=precision, opset=opset, depth=depth, revision=revision, replace=replace
-    )
+    export = exporting.export_onnx(model, output, precision=precision, opset=opset, depth=depth, replace=replace)
     values: dict[str, object] = {
         "graph": f"{export.kind}, {counted(export.depth, 'layers')}, {export.precision}, opset {export.opset}",
         "file": f"{bytes_of(export.bytes)}, {export.bytes / export.weight_bytes:.1%} of the weights in float32",
@@ -63,7 +60,6 @@ def sentence_transformers(
     output: Path,
     pooling: Literal["mean", "cls", "max"] | None = None,
     normalize: bool | None = None,
-    revision: str | None = None,
     replace: bool = False,
 ) -> None:
     """Copy a model to a directory for sentence-transformers, in float32; albert opens it as well.
@@ -83,9 +79,7 @@ def sentence_transformers(
         from albert.checkpoints.sentence_transformers import POOLED, read_sentence_vectors
         from albert.inference.sentence_transformers_export import save_for_sentence_transformers
 
-    width, max_length = save_for_sentence_transformers(
-        model, output, pooling, normalize, revision=revision, replace=replace
-    )
+    width, max_length = save_for_sentence_transformers(model, output, pooling, normalize, replace=replace)
     vectors = read_sentence_vectors(output) or {}
     pooled = POOLED[str(vectors["pooling"])]
     values: dict[str, object] = {

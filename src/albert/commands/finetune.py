@@ -1,7 +1,6 @@
 """`albert finetune` and `albert.finetune`: a task or the user's own table, a model, and the run that it makes."""
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,32 +8,35 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_data, check_options, is_benchmark
-from albert.api.keyword_functions import Call, by_option, options_as_keywords, read_options, remedy_in_python
+from albert.api.keyword_functions import Call, by_option, not_excluded, options_as_keywords, remedy_in_python
 from albert.api.options import (
     GROUP,
+    KEY,
+    KEYS,
     ROWS,
     Argument,
-    Option,
-    changed_flags,
+    Values,
+    changed_options,
     changed_parameters,
     option_name,
     options_of,
     shape_of,
 )
 from albert.api.table_options import NO_TABLE, TableOptions
-from albert.api.training_options import USUAL_TRAINING, TrainingOptions
+from albert.api.training_options import USUAL_TRAINING, Device, TrainingOptions
 from albert.cli.main import imports
-from albert.cli.options import Subcommand, parse, typed_values
+from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
 from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import world
-from albert.runtime.errors import UsageError
-from albert.runtime.json_files import to_json, to_toml
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.json_files import read_toml_or_json, to_json
+from albert.runtime.manifest import LAYOUT
 from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
 from albert.tasks.span import Span, SpanHeadKind
-from albert.tasks.table_task import HeldOut, RecipeChanges, table_statistics
+from albert.tasks.table_task import HeldOut, RecipeChanges, TableTask, load_table_task, table_statistics
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 NO_CHANGES = RecipeChanges()
 NO_ARCHITECTURE = ArchitectureChanges()
+ARCHITECTURE = Argument(key=True, group="architecture")
 LISTENER = Argument(only_python=True)
 CONTRADICTIONS = 0.2
 """Share of the rows that may repeat a text with another label without a warning."""
@@ -64,7 +67,7 @@ def say_what_was_read(report: "DataReport") -> None:
             remedy = remedy_in_python(item.instead, options)
             lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {remedy}")
     lines += [line.removeprefix("warning: ") for line in report.warnings]
-    keywords = {option.path[-1] for option in options}
+    keywords = {option.name for option in options}
     for line in lines:
         print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
 
@@ -73,83 +76,85 @@ def finetune(
     task: str | None = None,
     *,
     model: str,
-    revision: str | None = None,
     output: Path | None = None,
     replace: bool = False,
-    data: Path | None = None,
-    init: Literal["pretrained", "random"] = "pretrained",
-    keep_head: bool = False,
     train: Annotated[Path | None, ROWS] = None,
-    dev: Annotated[Path | None, ROWS] = None,
+    dev: Annotated[float | Path | None, ROWS] = None,
     test: Annotated[Path | None, ROWS] = None,
-    held_out: float | None = None,
-    statistics_only: bool = False,
+    data: Path | None = None,
     table: Annotated[TableOptions, GROUP] = NO_TABLE,
-    architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
-    training: Annotated[TrainingOptions, GROUP] = USUAL_TRAINING,
-    changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
+    frozen: bool = False,
+    teacher: str | None = None,
+    device: Device = "auto",
+    changes: Annotated[RecipeChanges, KEYS] = NO_CHANGES,
+    training: Annotated[TrainingOptions, KEYS] = USUAL_TRAINING,
+    init: Annotated[Literal["pretrained", "random"], KEY] = "pretrained",
+    keep_head: Annotated[bool, KEY] = False,
+    architecture: Annotated[ArchitectureChanges, ARCHITECTURE] = NO_ARCHITECTURE,
     on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
 ) -> "FinetuneResult":
     """Fine-tune a model on your own table or on a declared task, and evaluate it.
 
-    The same call resumes a run that was stopped. In Python, data frames and lists of dicts are saved in the run's
-    directory. Values that are not set come from the task's recipe.
+    The same call resumes a run that was stopped. Without an output the rows are read, shown and counted, and nothing is
+    trained. In Python, data frames and lists of dicts are saved in the run's directory. Values that are not set come
+    from the task's recipe.
 
     Args:
-        task: A declared task; leave it out for your own files.
+        task: A declared task; or a file with options and keys of this command (.toml or .json), or the task.json of a
+            run; leave it out for your own tables.
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
-        revision: A branch, tag or commit of a Hub repository.
-        output: The run's directory, resumed if it exists.
+        output: The run's directory, resumed if it exists; without it the rows are shown, and nothing is trained.
         replace: Remove an earlier run in OUTPUT, and begin anew.
-        data: The task's data folder: files in DATA/TASK/ or in DATA itself.
+        train: The training file; with TASK, a replacement of the official file in its layout.
+        dev: The development file, or for your own tables a share of the training rows that is held out; 0.1 when not
+            set.
+        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
+        frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
+        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
         init: random: the same architecture with random weights, as a control.
         keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
             initialised.
-        train: The training file; with TASK, a replacement of the official file in its layout.
-        dev: The development file; for your own tables a part of the training rows when not set.
-        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
-        held_out: Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not
-            set.
-        statistics_only: Show how the rows are read, their lengths and labels, and do not train.
     """
     options = dict(locals())
     given = changed_parameters(finetune, options)
+    base, task = task_file_or_name(task)
     if task is not None:
         refuse_benchmark(task)
-    check_paths(options, training)
-    if output is None and not statistics_only:
-        remedy = "give the run's directory, or --statistics-only to see the rows first"
-        raise UsageError("--output", "is missing", remedy)
+    check_options(SimpleNamespace(**options), resumes=True)
     if task is not None:
-        check_data(task, data, has_files=train is not None and dev is not None)
-    refuse_contradictions(init, keep_head, training, architecture, changes)
+        check_data(task, data, has_files=train is not None and isinstance(dev, Path))
+    elif train is None and base is None:
+        refuse_missing_rows("albert finetune", table)
+    refuse_contradictions(init, keep_head, changes)
+    training.check(changes, teacher)
     with imports():
         from albert.api.results import FinetuneResult
         from albert.finetuning.run import finetune as finetune_task
 
     # What is learned.
-    settings = training.settings()
+    settings = training.settings(frozen, teacher, device)
     read = None
     if task is None:
-        read = read_own_table("albert finetune", given, table, train, dev, test, held_out, training.seed)
+        read = read_own_table("albert finetune", given, table, train, dev, test, training.seed, base)
         learned = read.task
     else:
         learned = declared_task(task, given, table, train, dev)
     learned = with_span_head(learned, given, training.span_head)
     report = None
-    if statistics_only or read is not None:
-        report = report_rows(learned, read, data, model, revision, changes, training.max_train_examples, on_rows)
+    if output is None or read is not None:
+        report = report_rows(learned, read, data, model, changes, training.max_train_examples, on_rows)
     if read is not None:
         read.check()
-    if output is None or statistics_only:
+    if output is None:
         statistics = to_json(report and report.statistics)
         return FinetuneResult(task=learned, reading=report, report={"statistics": statistics})
 
     # The run.
-    start = start_of(model, revision, architecture, training.depth, keep_head, init)
-    read_from = paths_read(table, train, dev, (test, data, model, training.teacher))
+    start = start_of(model, architecture, keep_head, init)
+    read_from = paths_read(read, (options["task"], train, dev, test, data, model, teacher))
     found = finetune_task(
         learned,
         start,
@@ -176,41 +181,44 @@ def refuse_benchmark(task: str) -> None:
         raise UsageError(f"albert finetune {name}", "names a whole benchmark, not one of its tasks", remedy)
 
 
-def check_paths(options: Mapping[str, Any], training: TrainingOptions) -> None:
-    """Check the files and the models that are read, and the output; see `check_options`."""
-    values = SimpleNamespace(**options, teacher=training.teacher, teacher_revision=training.teacher_revision)
-    check_options(values, resumes=True)
+def refuse_missing_rows(program: str, table: TableOptions) -> None:
+    """Raise UsageError because there are no rows to learn from; `program` is the subject."""
+    why = "no training file" if changed_options(table) else "no task"
+    raise UsageError(program, why, "name a declared task, or your own file with --train")
 
 
-def refuse_contradictions(
-    init: str,
-    keep_head: bool,
-    training: TrainingOptions,
-    architecture: ArchitectureChanges,
-    changes: RecipeChanges,
-) -> None:
-    """Raise UsageError for options that contradict each other, whatever the task."""
+def refuse_contradictions(init: str, keep_head: bool, changes: RecipeChanges) -> None:
+    """Raise UsageError for keys that contradict each other, whatever the task."""
     if init == "random" and keep_head:
-        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+        raise UsageError("keep_head", "and init=random contradict each other", "give one of them")
     if changes.steps is not None and changes.epochs is not None:
-        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
-    training.check(architecture, changes)
+        raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
 
 
-def paths_read(
-    table: TableOptions, train: Path | None, dev: Path | None, others: Sequence[Path | str | None]
-) -> list[Path]:
-    """The files and folders that a run reads."""
-    own = table.task(train=train, dev=dev)
-    read = (own.train, own.dev, table.task_file, *others)
-    return [Path(each) for each in read if each is not None and Path(each).exists()]
+def paths_read(read: "ReadTask | None", others: Sequence[float | Path | str | None]) -> list[Path]:
+    """The files and folders that a run reads; of the user's own tables also those that its task names."""
+    tables = () if read is None else (read.table_task.train, read.table_task.dev)
+    paths = [Path(each) for each in (*tables, *others) if isinstance(each, str | Path)]
+    return [path for path in paths if path.exists()]
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The task.
 
-OF_OWN_TABLES = ("held_out", "test", "folds", "rates")
+OF_OWN_TABLES = ("test", "folds", "rates")
 """Options of `albert finetune` and `albert sweep` that declared tasks have no use for."""
+
+
+def is_task_file(task: str | None) -> bool:
+    """Whether this names a file, not a declared task."""
+    return task is not None and Path(task).suffix.lower() in (".toml", ".json")
+
+
+def task_file_or_name(task: str | None) -> tuple[TableTask | None, str | None]:
+    """The task in the task.json of a run, or the name of a declared task."""
+    if task is None or not is_task_file(task):
+        return None, task
+    return load_table_task(Path(task)), None
 
 
 def read_own_table(
@@ -218,31 +226,32 @@ def read_own_table(
     given: Mapping[str, Any],
     table: TableOptions,
     train: Path | None,
-    dev: Path | None,
+    dev: float | Path | None,
     test: Path | None,
-    held_out: float | None,
     seed: int,
+    base: TableTask | None = None,
     is_divided: bool = True,
 ) -> "ReadTask":
-    """The user's own task, from the options, a task file and the rows.
+    """The user's own task, from the options, the task of a run, and the rows.
 
     Args:
         program: the command, for errors.
         given: the options that differ from their defaults.
+        base: what the options change.
         is_divided: whether a part of the training rows is held out if there is no development file.
     """
     from albert.tasks.custom import TableSource, for_other_file, read_task
 
-    own = table.task(train=train, dev=dev)
+    share = dev if isinstance(dev, float) else None
+    own = table.task(base, train=train, dev=dev if isinstance(dev, Path) else None)
+    if share is not None:
+        own = dataclasses.replace(own, dev=None)
     if own.train is None:
-        remedy = "name a declared task, or your own file with --train"
-        raise UsageError(program, "no training file" if changed_flags(table) else "no task", remedy)
-    if own.dev is not None and held_out is not None:
-        raise UsageError("--held-out", "cannot be combined with --dev", "give one of them")
+        refuse_missing_rows(program, table)
     if "data" in given:
         raise UsageError("--data", "requires a declared task, this is your own table", "leave it out")
-    share = own.held_out.share if held_out is None else held_out
-    read = read_task(dataclasses.replace(own, held_out=HeldOut(share=share, seed=seed)), hold_out=is_divided)
+    held_out = HeldOut(share=own.held_out.share if share is None else share, seed=seed)
+    read = read_task(dataclasses.replace(own, held_out=held_out), hold_out=is_divided)
     if test is not None:
         source = TableSource(for_other_file(read.table_task, test), read.tables)
         source = TableSource(read.table_task, source.with_files({"test": test}).tables)
@@ -256,14 +265,16 @@ def declared_task(
     given: Mapping[str, Any],
     table: TableOptions,
     train: Path | None,
-    dev: Path | None,
+    dev: float | Path | None,
 ) -> DeclaredTask:
     """A task of a benchmark, with other files if they are given."""
     from albert.tasks.submission import find_task
 
-    flags = changed_flags(table) + [option_name(each) for each in OF_OWN_TABLES if each in given]
-    if flags:
-        raise UsageError(flags[0], f"requires your own tables, the task {name} has its own columns")
+    changed = changed_options(table) + [option_name(each) for each in OF_OWN_TABLES if each in given]
+    if changed:
+        raise UsageError(changed[0], f"requires your own tables, the task {name} has its own columns")
+    if isinstance(dev, int | float):
+        raise UsageError(f"--dev {dev:g}", f"requires your own tables, the task {name} has a file of its own")
     files = {split: path for split, path in (("train", train), ("dev", dev)) if path is not None}
     task = find_task(name)
     return dataclasses.replace(task, source=task.source.with_files(files))
@@ -272,13 +283,13 @@ def declared_task(
 def with_span_head(task: DeclaredTask, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> DeclaredTask:
     """The task, if its answers are spans with the chosen head. Raises UsageError for options of other tasks."""
     if "question_length" in given and not isinstance(task.inputs, QuestionInContext):
-        raise UsageError("--question-length", f"requires a task with questions, {task.title} has none")
+        raise UsageError("question_length", f"requires a task with questions, {task.title} has none")
     if isinstance(task.target, Span):
         target = dataclasses.replace(task.target, head=span_head or task.target.head)
         return dataclasses.replace(task, target=target)
     for name in ("span_head", "stride", "null_threshold"):
         if name in given:
-            raise UsageError(option_name(name), f"requires a task whose answers are spans, {task.title} has none")
+            raise UsageError(name, f"requires a task whose answers are spans, {task.title} has none")
     return task
 
 
@@ -287,7 +298,6 @@ def report_rows(
     read: "ReadTask | None",
     data: Path | None,
     model: str,
-    revision: str | None,
     changes: RecipeChanges,
     max_train_examples: int | None,
     on_rows: "Callable[[DataReport], None]",
@@ -298,7 +308,7 @@ def report_rows(
     max_length = requested_recipe(task, changes).recipe.max_length
     if not world().is_first:
         return None
-    report = report_on_rows(task, read, data, model, revision, max_length, max_train_examples)
+    report = report_on_rows(task, read, data, model, max_length, max_train_examples)
     on_rows(report)
     return report
 
@@ -308,7 +318,6 @@ def report_on_rows(
     read: "ReadTask | None",
     data: Path | None,
     model: str,
-    revision: str | None,
     max_length: int,
     max_train_examples: int | None,
 ) -> "DataReport":
@@ -318,7 +327,7 @@ def report_on_rows(
     from albert.tasks.table_task import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
-    tokenizer = load_tokenizer(find_model(model, revision))
+    tokenizer = load_tokenizer(find_model(model))
     if read is not None:
         tables = read.tables
     else:
@@ -361,18 +370,14 @@ def report_on_rows(
 
 def start_of(
     model: str,
-    revision: str | None,
     architecture: ArchitectureChanges,
-    depth: int | None,
     keep_head: bool,
     init: str,
 ) -> "Start":
     """The source of the initial weights."""
     from albert.finetuning.model import PretrainedEncoder, random_encoder_like
 
-    if depth is not None:
-        architecture = dataclasses.replace(architecture, num_hidden_layers=depth)
-    encoder = PretrainedEncoder(model, revision, architecture, keep_head)
+    encoder = PretrainedEncoder(model, architecture, keep_head)
     return random_encoder_like(encoder) if init == "random" else encoder
 
 
@@ -400,70 +405,58 @@ def result_of_run(found: "FinetuningResult", output: Path, task: DeclaredTask | 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The two doors: options from a file, and what is said on the way.
+# The two entry points: options from a file, and what is said on the way.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeFile:
-    """Options that are read from a file, or printed as one."""
+def with_task_file(shape: type, values: Values) -> dict[tuple[str, ...], Any]:
+    """Given options and keys, and those of the file that TASK names; a given one wins.
 
-    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
-    """A TOML or JSON file with options of this command, by their names with _ for -; flags override it."""
-    print_recipe: bool = False
-    """Print the options as a TOML file with comments, for --recipe, and do not train."""
-
-
-RECIPE_KEYWORD = Option(
-    path=("recipe",),
-    names=("--recipe",),
-    hint=Path | Mapping[str, Any] | None,
-    default=None,
-    text="A TOML or JSON file with keywords, as for --recipe of the command, or a dict of them; others override it.",
-)
-
-
-def read_recipe_keyword(call: Call) -> None:
-    """Add the options in the keyword `recipe` to those of a call from Python."""
-    recipe = call.pop("recipe")
-    if isinstance(recipe, Mapping):
-        call.add(by_option(recipe.items(), options_of(call.shape), "albert.finetune: recipe"))
-    elif recipe is not None:
-        call.add(read_options(call.shape, recipe))
+    Files that the file names lie in its folder. The task.json of a run, which states its layout, stays TASK.
+    """
+    name = values.get(("task",))
+    if name is None or not is_task_file(name):
+        return dict(values)
+    path = Path(name)
+    content = read_toml_or_json(path)
+    if LAYOUT in content:
+        return dict(values)
+    read = by_option(content.items(), options_of(shape), str(path), "key", InvalidConfiguration)
+    for option in ("train", "dev", "test", "data"):
+        if isinstance(read.get((option,)), Path):
+            read[(option,)] = path.parent / read[(option,)]
+    given = {key: value for key, value in values.items() if key != ("task",)}
+    return not_excluded(read, given) | given
 
 
-OPTIONS = dataclasses.make_dataclass("Finetune", (), bases=(RecipeFile, shape_of(finetune)), frozen=True, kw_only=True)
+def read_task_file(call: Call) -> None:
+    """Add the options in a task file to those of a call from Python."""
+    values = with_task_file(call.shape, call.values)
+    call.values.clear()
+    call.values.update(values)
 
 
 def finetune_command(arguments: list[str]) -> None:
     """Read the options of `albert finetune`, run it, and print what is read, the settings and the result."""
-    given = typed_values(options_of(OPTIONS), arguments, "albert finetune")
-    file = given.get(("recipe_file",))
-    defaults = {} if file is None else read_options(shape_of(finetune), file, given)
-    if given.get(("print_recipe",)):
-        options = parse(OPTIONS, arguments, "albert finetune", {("model",): "", **defaults}, given)
-        print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
-        groups = [field.name for field in dataclasses.fields(options) if dataclasses.is_dataclass(field.default)]
-        print(to_toml(options, inline=groups, leave_out=("recipe_file", "print_recipe")), end="")
-        return
-    values = vars(parse(OPTIONS, arguments, "albert finetune", defaults, given))
-    of_finetune = {name: value for name, value in values.items() if name not in ("recipe_file", "print_recipe")}
+    shape = shape_of(finetune)
+    is_help = any(word in HELP_FLAGS for word in arguments)
+    given = {} if is_help else with_task_file(shape, typed_values(options_of(shape), arguments, "albert finetune"))
+    values = vars(parse(shape, arguments, "albert finetune", given=given))
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:
         from albert.commands.finetune_output import show_data, show_data_of_run
 
-        show_only = values["statistics_only"] or values["output"] is None
-        (show_data if show_only else show_data_of_run)(console, report)
+        (show_data if values["output"] is None else show_data_of_run)(console, report)
 
     def show_start(figures: Mapping[str, Any]) -> None:
         from albert.commands.finetune_output import show_settings
 
         show_settings(console, figures)
 
-    result = finetune(**of_finetune, on_rows=show_rows, on_start=show_start)
+    result = finetune(**values, on_rows=show_rows, on_start=show_start)
     from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)
 
 
-finetune_main = Subcommand(OPTIONS, "albert finetune", finetune_command)
+finetune_main = Subcommand(shape_of(finetune), "albert finetune", finetune_command)

@@ -111,7 +111,7 @@ def _show_warnings(console: Console, report: DataReport) -> None:
         if statistics.unlabelled is not None:
             count = statistics.counts["missing labels"]
             rows = "1 row has" if count == 1 else f"{count:,} rows have"
-            first = f"the first is {statistics.unlabelled}; --drop-unlabelled leaves them out"
+            first = f"the first is {statistics.unlabelled}; reading.drop_unlabelled=true leaves them out"
             console.print(f"{split}: {rows} no label, {first}")
     for line in report.warnings:
         console.print(line)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_options
-from albert.api.options import ROWS, Argument, option_name, shape_of
+from albert.api.options import KEY, ROWS, Argument, option_name, shape_of
 from albert.cli.main import imports
 from albert.cli.options import Subcommand, parse
 from albert.cli.render import open_console
@@ -27,38 +27,35 @@ if TYPE_CHECKING:
 def finetune_vectors(
     *,
     model: str,
-    revision: str | None = None,
     output: Path,
     replace: bool = False,
     train: Annotated[Path, ROWS],
-    dev: Annotated[Path | None, ROWS] = None,
-    held_out: float | None = None,
+    dev: Annotated[float | Path | None, ROWS] = None,
     text: str | None = None,
     pair: str | None = None,
     negative: tuple[str, ...] | None = None,
-    temperature: float | None = None,
     teacher: str | None = None,
-    teacher_revision: str | None = None,
     teacher_vectors: Path | None = None,
-    depth: int | None = None,
-    keep_layers: tuple[int, ...] | None = None,
-    learning_rate: float | None = None,
-    batch_size: int | None = None,
-    epochs: float | None = None,
-    steps: int | None = None,
-    warmup_share: float | None = None,
-    weight_decay: float | None = None,
-    encoder_dropout: float | None = None,
-    max_length: int | None = None,
-    optimizer: Literal["adamw", "lamb"] = "adamw",
-    seed: int = 0,
-    evaluate_every: int | None = None,
-    checkpoint_every: int | None = None,
-    micro_batch_tokens: int = 8192,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    precision: Precision | None = None,
-    workers: int = 0,
-    log: Log = DEFAULT_LOG,
+    epochs: Annotated[float | None, KEY] = None,
+    steps: Annotated[int | None, KEY] = None,
+    learning_rate: Annotated[float | None, KEY] = None,
+    batch_size: Annotated[int | None, KEY] = None,
+    max_length: Annotated[int | None, KEY] = None,
+    seed: Annotated[int, KEY] = 0,
+    depth: Annotated[int | None, KEY] = None,
+    keep_layers: Annotated[tuple[int, ...] | None, KEY] = None,
+    temperature: Annotated[float | None, KEY] = None,
+    warmup_share: Annotated[float | None, KEY] = None,
+    weight_decay: Annotated[float | None, KEY] = None,
+    encoder_dropout: Annotated[float | None, KEY] = None,
+    optimizer: Annotated[Literal["adamw", "lamb"], KEY] = "adamw",
+    evaluate_every: Annotated[int | None, KEY] = None,
+    checkpoint_every: Annotated[int | None, KEY] = None,
+    micro_batch_tokens: Annotated[int, KEY] = 8192,
+    precision: Annotated[Precision | None, KEY] = None,
+    workers: Annotated[int, KEY] = 0,
+    log: Annotated[Log, KEY] = DEFAULT_LOG,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", Argument(only_python=True)] = None,
 ) -> "FinetuneResult":
     """Fine-tune a model whose vectors of texts (albert.load(MODEL).embed) are compared by their cosine.
@@ -75,24 +72,20 @@ def finetune_vectors(
     Args:
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
-        revision: A branch, tag or commit of a Hub repository.
         output: The run's directory, resumed if it exists.
         replace: Remove an earlier run in OUTPUT, and begin anew.
         train: The file of the rows.
-        dev: The file of the rows to score; a part of the training rows when not set.
-        held_out: Without --dev: the share of the training rows that is held out as dev; 0.1 when not set.
+        dev: The file of the rows to score, or a share of the training rows that is held out; 0.1 when not set.
         text: The column of the text.
         pair: The column of the second text, which belongs to the first one.
         negative: The columns of hard negatives, texts that do not belong to the first one although they look like it;
             columns called negative, negative_1 and so on when not set.
         temperature: The divisor of the cosines of pairs; 0.05 when not set.
         teacher: The model whose vectors are learned: a directory, a run, or a Hub id.
-        teacher_revision: A branch, tag or commit of the teacher's Hub repository.
         teacher_vectors: The directory where the teacher's vectors are kept, computed once, for this run and others; in
             the run's directory when not set.
         depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        keep_layers: The layers to keep of a model whose layers share nothing, from 1: `1 3 5 6` makes four of six
-            layers.
+        keep_layers: The layers to keep of a model whose layers share nothing, from 1: 1,3,5,6 makes four of six layers.
         learning_rate: Peak learning rate. When not set, 2e-5, with a teacher 4e-5, times (768/H)^2.3 for models
             narrower than ALBERT-base, at most 25 times and at most 1e-3.
         batch_size: Rows per step over all processes; 64 when not set.
@@ -126,7 +119,7 @@ def finetune_vectors(
         from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
 
-    start = PretrainedEncoder(model, revision, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
+    start = PretrainedEncoder(model, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
     changes = RecipeChanges(
         learning_rate=learning_rate,
         batch_size=batch_size,
@@ -148,11 +141,12 @@ def finetune_vectors(
         workers=workers,
         log=log,
     )
-    share = HeldOut().share if held_out is None else HeldOut(share=held_out).share
-    read_from = [Path(each) for each in (train, dev, model, teacher, teacher_vectors) if each is not None]
+    share = HeldOut(share=dev).share if isinstance(dev, float) else HeldOut().share
+    paths = (train, dev, model, teacher, teacher_vectors)
+    read_from = [Path(each) for each in paths if isinstance(each, str | Path)]
     if teacher is None:
         pairs = read_text_pairs(train, text, pair, negative)
-        if dev is None:
+        if not isinstance(dev, Path):
             pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
         else:
             dev_pairs = read_text_pairs(dev, text, pair, negative)
@@ -162,12 +156,12 @@ def finetune_vectors(
         )
     else:
         texts = read_texts(train, text)
-        if dev is None:
+        if not isinstance(dev, Path):
             texts, dev_texts = hold_out_texts(texts, share, seed)
         else:
             dev_texts = read_texts(dev, text)
             texts = without_texts(texts, dev_texts)
-        opened = open_teacher(teacher, teacher_revision, settings)
+        opened = open_teacher(teacher, settings)
         found = learn_from_teacher(
             texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start, replace, read_from
         )
@@ -177,21 +171,19 @@ def finetune_vectors(
 def refuse_contradictions(given: Mapping[str, Any]) -> None:
     """Raise an error for options that exclude each other, and for paths that do not exist."""
     if given["teacher"] is None:
-        for name in ("teacher_revision", "teacher_vectors"):
-            if given[name] is not None:
-                raise UsageError(option_name(name), "requires --teacher", "name the model whose vectors are learned")
+        if given["teacher_vectors"] is not None:
+            raise UsageError("--teacher-vectors", "requires --teacher", "name the model whose vectors are learned")
     else:
         for name in ("pair", "negative", "temperature"):
             if given[name] is not None:
                 why = "is about pairs of texts; with --teacher the rows are single texts"
-                raise UsageError(option_name(name), why, "leave one of them out")
-    for one, other in (("dev", "held_out"), ("steps", "epochs")):
-        if given[one] is not None and given[other] is not None:
-            raise UsageError(option_name(other), f"cannot be combined with {option_name(one)}", "give one of them")
+                raise UsageError(name if name == "temperature" else option_name(name), why, "leave one of them out")
+    if given["steps"] is not None and given["epochs"] is not None:
+        raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
     check_options(SimpleNamespace(**given), resumes=True)
 
 
-def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettings") -> "VectorTeacher":
+def open_teacher(teacher: str, settings: "FinetuningSettings") -> "VectorTeacher":
     """The teacher, opened, with a fingerprint of all that its vectors depend on."""
     from albert.checkpoints.hub import model_name
     from albert.checkpoints.model_directory import weights_fingerprint
@@ -204,7 +196,7 @@ def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettin
 
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or default_precision(device)
-    predictor = Predictor.open(teacher, device, revision=revision, precision=precision)
+    predictor = Predictor.open(teacher, device, precision=precision)
     default = to_json(AlbertConfig())
     about = {
         "weights": weights_fingerprint(predictor.network.state_dict()),
@@ -218,7 +210,7 @@ def open_teacher(teacher: str, revision: str | None, settings: "FinetuningSettin
     if dense is not None:
         about["dense"] = weights_fingerprint(dense.state_dict())
     return VectorTeacher(
-        name=model_name(teacher, revision),
+        name=model_name(teacher),
         fingerprint=fingerprint_of(about),
         embed=partial(predictor.embed_counted, normalize=True),
     )

@@ -20,19 +20,18 @@ def function_of(name: str) -> Any:
         case "tokenizer":
             return make_tokenizer()
         case "finetune":
-            from albert.commands.finetune import RECIPE_KEYWORD, finetune, read_recipe_keyword
+            from albert.commands.finetune import finetune, read_task_file
 
-            return keyword_function(
-                finetune, "albert.finetune", rows="in output", more=(RECIPE_KEYWORD,), before=read_recipe_keyword
-            )
+            return keyword_function(finetune, "albert.finetune", rows="in output", before=read_task_file)
         case "finetune_vectors":
             from albert.commands.finetune_vectors import finetune_vectors
 
             return keyword_function(finetune_vectors, "albert.finetune_vectors", rows="in output")
         case "sweep":
+            from albert.commands.finetune import read_task_file
             from albert.commands.sweep import sweep
 
-            return keyword_function(sweep, "albert.sweep", rows="in output")
+            return keyword_function(sweep, "albert.sweep", rows="in output", before=read_task_file)
         case "evaluate":
             from albert.commands.evaluate import evaluate
 

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albert.api.checks import check_model
+from albert.api.options import options_of, shape_of
 from albert.cli import training_samples, verification
-from albert.cli.main import imports
+from albert.cli.main import imports, load_command
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json
 from albert.model.config import preset_name, sharing_plan
+from albert.pretraining.recipe import find_recipe
 from albert.runtime.environment import PrecisionChoice
 from albert.runtime.errors import UsageError
+from albert.runtime.json_files import commented_toml
 
 MEASURED_LENGTH = 128
 DEFAULT_RECIPE = "small"
@@ -37,10 +40,11 @@ def info(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     precision: PrecisionChoice = "auto",
     self_check: bool = False,
-    revision: str | None = None,
     json: bool = False,
 ) -> None:
     """Describe a preset, a model directory or Hub id, or a prepared corpus; without a name, this machine.
+
+    --recipe alone prints all keys of a command with their meaning, as a file that the command takes.
 
     Parameters are exact, memory is within a tenth of what was measured. A multiplication with its addition counts as 2
     FLOPs. --verify checks files and --samples prints training samples, instead of the description.
@@ -59,6 +63,8 @@ def info(
 
     Example: albert info corpus --samples 3 --recipe base
 
+    Example: albert info --recipe small > mine.toml
+
     Args:
         what: A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); without it machine and
             presets.
@@ -66,7 +72,8 @@ def info(
         verify: Check every file of a model, a corpus, a tokenizer or a run against its manifest. The exit code is 65 if
             anything is damaged.
         samples: Print this number of training samples of a corpus: segments, masks and order, as a run sees them.
-        recipe: With --samples, a recipe of albert pretrain, or its file (default: small).
+        recipe: A recipe of albert pretrain, or its file, to print as TOML, or with --samples to draw by (default:
+            small); finetune, finetune-vectors or sweep print the keys of these commands.
         seed: With --samples, the seed of the run; the recipe's by default.
         max_length: Tokens of a sequence, for work and memory; the longest possible by default.
         measure: Measure tokens per second on this machine: inference and pre-training steps, with random weights.
@@ -78,10 +85,13 @@ def info(
         self_check: Score a model on masked words with every plausible activation and number of heads.
         json: Print one JSON object instead of tables.
     """
-    if samples is None:
-        for option, value in (("--recipe", recipe), ("--seed", seed)):
-            if value is not None:
-                raise UsageError(option, "requires --samples", "add --samples 3")
+    if samples is None and seed is not None:
+        raise UsageError("--seed", "requires --samples", "add --samples 3")
+    if samples is None and recipe is not None:
+        if what is not None:
+            raise UsageError("--recipe", f"beside {what} requires --samples", f"add --samples 3, or leave out {what}")
+        print(recipe_text(recipe), end="")
+        return
     # The options that describe an architecture, and whether they were given.
     given = {
         "--compare": compare is not None,
@@ -89,7 +99,6 @@ def info(
         "--memory": memory,
         "--self-check": self_check,
         "--max-length": max_length is not None,
-        "--revision": revision is not None,
     }
     for option, number in (("--max-length", max_length), ("--batch-size", batch_size)):
         if number is not None and number < 1:
@@ -116,7 +125,7 @@ def info(
         training_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
         return
     elif preset_name(what) is None and not Path(what).exists():
-        check_model(what, revision)
+        check_model(what)
     limit = None if memory_limit is None else bytes_of_size("--memory-limit", memory_limit)
 
     with imports():
@@ -135,11 +144,11 @@ def info(
             print_json(to_json(values))
         return
 
-    target = descriptions.resolve(what, revision)
+    target = descriptions.resolve(what)
     if target.kind == "corpus" or target.kind == "tokenizer":
         refused = ("--compare", "--measure", "--memory", "--self-check", "--max-length")
     elif target.kind == "preset":
-        refused = ("--self-check", "--revision")
+        refused = ("--self-check",)
     else:
         refused = ()
     for option in refused:
@@ -227,6 +236,26 @@ def info(
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt])(i?)b", re.IGNORECASE)
+
+
+def recipe_text(name: str) -> str:
+    """The keys of a command, or the values of a recipe, as TOML with comments."""
+    shapes = {"finetune": ("finetune", "finetune"), "sweep": ("sweep", "sweep")}
+    shapes["finetune-vectors"] = ("finetune_vectors", "finetune_vectors")
+    if name in shapes:
+        module, function = shapes[name]
+        shape = shape_of(getattr(load_command(f"albert.commands.{module}"), function))
+        keys = [option for option in options_of(shape) if option.is_key]
+        head = f'# The keys of `albert {name}` with their defaults; options may stand here, too: train = "my.csv".\n'
+        if name == "finetune-vectors":
+            head = f"# The keys of `albert {name}` with their defaults.\n"
+    else:
+        recipe = find_recipe(name)
+        shape = shape_of(load_command("albert.commands.pretrain").pretrain)
+        keys = [option for option in options_of(shape, {("recipe",): recipe}) if option.path[0] == "recipe"]
+        head = f"# The recipe {name} of `albert pretrain`.\n"
+    ordered = sorted(keys, key=lambda option: option.group)
+    return head + "\n" + commented_toml([(each.name, each.default, each.text, each.hint) for each in ordered])
 
 
 def bytes_of_size(option: str, size: str) -> int:

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from albert.api.checks import check_options
-from albert.api.options import GROUP, Argument, changed_parameters
+from albert.api.options import GROUP, Argument, changed_options, changed_parameters
+from albert.api.table_options import NO_READING, ReadingKeys
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
@@ -23,7 +24,7 @@ from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.tables.records import Record
 from albert.tables.rows import records_of
-from albert.tables.table_file import Format, Layout, TableFile
+from albert.tables.table_file import Layout, TableFile
 from albert.tasks.pipeline import ENDINGS, Fields, Settings
 from albert.tasks.pipelines import endpoints
 
@@ -48,6 +49,7 @@ INPUTS_OF = {
     "--words": ("--tag", "--input"),
     "--pair": ("--classify", "--input"),
     "--context": ("--question", "--choose", "--input"),
+    "--question": ("--question", "--choose", "--input"),
 }
 """Option -> the inputs that it belongs to; other options belong to --input."""
 
@@ -69,15 +71,8 @@ def predict(
     output: Path | None = None,
     task: Task | None = None,
     text: str | None = None,
-    pair_field: str | None = None,
-    question_field: str | None = None,
-    context_field: str | None = None,
     options: Annotated[tuple[str, ...] | None, Argument(metavar="COLUMN...")] = None,
-    format: Format | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    columns: Annotated[tuple[str, ...] | None, Argument(metavar="NAME...")] = None,
-    no_header: bool = False,
+    reading: Annotated[ReadingKeys, GROUP] = NO_READING,
     group: str | None = None,
     prefix: str = PREFIX,
     pooling: Literal["mean", "cls", "max", "weighted"] | None = None,
@@ -124,15 +119,7 @@ def predict(
         text: The column of --input with the text, by its name or position; that of the training file when not set, else
             'text'. The columns of pairs, questions, contexts and options are named by --pair and so on, and are found
             in the same way.
-        pair_field: Another name of --pair, for --input.
-        question_field: Another name of --question, for --input.
-        context_field: Another name of --context, for --input.
         options: The column of --input with a list of options, or a column for each option.
-        format: The format of --input, if it is not recognised; see albert finetune --help-all.
-        delimiter: The separator of the columns of --input, if it is not recognised: , ; | or tab.
-        encoding: The encoding of --input, if it is not recognised: utf-8, cp1252 and so on.
-        columns: The names of the columns of an --input without a header, in their order.
-        no_header: The first row of --input is a row: the columns are called 'column 1', 'column 2' and so on.
         group: The column of --input that numbers the sentences of a table with one word in each row; that of the
             training file when not set. The output has a row for each sentence.
         prefix: Prefix of the names of answer fields.
@@ -169,15 +156,8 @@ def predict(
         "--output": output is not None,
         "--task": task is not None,
         "--text": text is not None,
-        "--pair-field": pair_field is not None,
-        "--question-field": question_field is not None,
-        "--context-field": context_field is not None,
         "--options": options is not None,
-        "--format": format is not None,
-        "--delimiter": delimiter is not None,
-        "--encoding": encoding is not None,
-        "--columns": columns is not None,
-        "--no-header": no_header,
+        **{key: True for key in changed_options(reading)},
         "--group": group is not None,
         "--prefix": prefix != PREFIX,
         "--pooling": pooling is not None,
@@ -188,6 +168,7 @@ def predict(
         "--words": words,
         "--pair": pair is not None,
         "--context": context is not None,
+        "--question": question is not None,
     }
     for option, is_given in given.items():
         known_inputs = INPUTS_OF.get(option, ("--input",))
@@ -205,7 +186,7 @@ def predict(
         raise UsageError("--options", "names no field", "name one with a list, or one for each option")
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise UsageError(output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
-    check_options(SimpleNamespace(model=model, revision=opening.revision, input=input, output=output, replace=replace))
+    check_options(SimpleNamespace(model=model, input=input, output=output, replace=replace))
 
     with imports():
         from albert.checkpoints.hub import find_model
@@ -269,16 +250,16 @@ def predict(
         return
 
     # Columns and format of the rows: those that are named, else those of the file that the model was trained on.
-    directory = find_model(model, opening.revision)
+    directory = find_model(model)
     trained = table_task_of(directory)
     if trained is not None and input != "-":
         trained = for_other_file(trained, Path(input))
     usual = usual_fields(trained)
     fields = Fields(
         text or usual.text,
-        pair_field or pair or usual.pair,
-        question_field or question or usual.question,
-        context_field or context or usual.context,
+        pair or usual.pair,
+        question or usual.question,
+        context or usual.context,
         options or usual.options,
     )
     is_tagging = task == "tag" or (trained is not None and trained.kind == "token-classification")
@@ -288,11 +269,11 @@ def predict(
     layout = Layout() if trained is None or input == "-" else trained.layout
     layout = with_values(
         layout,
-        format=format or layout.format,
-        delimiter=delimiter or layout.delimiter,
-        encoding=encoding or layout.encoding,
-        columns=columns or layout.columns,
-        no_header=no_header or layout.no_header,
+        format=reading.format or layout.format,
+        delimiter=reading.delimiter or layout.delimiter,
+        encoding=reading.encoding or layout.encoding,
+        columns=reading.columns or layout.columns,
+        no_header=reading.no_header or layout.no_header,
         has_task=not is_tagging,
     )
     read = [fields.pair, fields.question, fields.context, *fields.options]
@@ -312,7 +293,7 @@ def predict(
         pipeline = predictor.pipeline_for(task).with_settings(Settings(top_k, pooling, normalize, prompt, words))
         check_options_of(pipeline.name, given)
         if pipeline.takes_pair and predictor.reads_pairs is False:
-            check_second_texts("--pair", pair is not None or pair_field is not None, False)
+            check_second_texts("--pair", pair is not None, False)
             fields = without_pair(fields, file)
         if pipeline.reads_words:
             lines = file
@@ -328,9 +309,9 @@ def predict(
                     name = WORDS
                 fields = with_values(fields, text=name)
         if file.format == "text":
-            for option in ("--text", "--pair-field", "--question-field", "--context-field", "--options"):
+            for option in ("--text", "--pair", "--question", "--context", "--options"):
                 if given[option]:
-                    remedy = "name its columns with --columns, or their --delimiter"
+                    remedy = "name its columns with reading.columns, or their reading.delimiter"
                     raise UsageError(option, f"{input} is one text per line, without columns", remedy)
         if pipeline.reads_words:
             file = grouped(file, input, fields.text, group, trained)

@@ -217,7 +217,7 @@ def show_prepared(result: PrepareResult) -> None:
         lines.append(f"{counted(report.sentences_dropped, 'sentences')} without a token left out")
     ready = bold_prefix(result.output, " is ready")
     corpus = shlex.quote(str(result.output))
-    following = next_line(f"pretrain small --data {corpus} --output runs/small --max-minutes 60")
+    following = next_line(f"pretrain small --data {corpus} --output runs/small max_minutes=60")
     headings, *rows = result.rows()
     print_lines(open_console(), table(None, headings, rows, boxed=True), *lines, ready, following)
 

@@ -1,10 +1,9 @@
 """`albert pretrain` and `albert.pretrain`: a corpus and a recipe to a pre-trained model.
 
-Both doors begin with a recipe by its name or in a file, of which their other options change single values: see
+Both entry points begin with a recipe, by its name or in a file, of which keys change single values: see
 `recipe_before_changes`."""
 
 import dataclasses
-import difflib
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from rich.console import Console
 from albert.api.checks import check_model, check_options
 from albert.api.display import CURVES_NAME, Displayable, Points, draw_curves, journal_curves
 from albert.api.keyword_functions import Call
-from albert.api.options import GROUP, Argument, Option, Values, option_name, options_of, shape_of
+from albert.api.options import KEY, KEYS, Argument, Option, Values, option_name, options_of, shape_of
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
@@ -27,7 +26,6 @@ from albert.pretraining.recipe import (
     RECIPES,
     PretrainingRecipe,
     find_recipe,
-    read_recipe,
     saved_recipe,
     scaled_recipe,
     with_steps,
@@ -35,8 +33,8 @@ from albert.pretraining.recipe import (
 )
 from albert.pretraining.start_record import Head, recorded_start
 from albert.runtime.environment import world
-from albert.runtime.errors import MissingInput, UsageError
-from albert.runtime.json_files import to_json, to_toml
+from albert.runtime.errors import UsageError
+from albert.runtime.json_files import to_json
 from albert.runtime.words import counted
 from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.run_folder import RunFolder
@@ -51,29 +49,26 @@ def pretrain(
     output: Path,
     replace: bool = False,
     init: str | None = None,
-    revision: str | None = None,
     resize_vocabulary: bool = False,
     extend_positions: bool = False,
     drop_heads: tuple[Head, ...] = (),
-    log: Log = DEFAULT_LOG,
     change_dropout: float | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    recipe: Annotated[PretrainingRecipe, GROUP] = RECIPES["small"],
+    recipe: Annotated[PretrainingRecipe, KEYS] = RECIPES["small"],
+    log: Annotated[Log, KEY] = DEFAULT_LOG,
     on_start: Annotated[Callable[[int | None], None] | None, Argument(only_python=True)] = None,
 ) -> "PretrainResult":
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-    The same call resumes a run that was stopped. Values of the recipe have the names of the command's options:
-    `steps=2000, hidden_size=192`; or they are in dicts, as in a file: `schedule={"total_steps": 2000},
-    model={"hidden_size": 192}`.
+    The same call resumes a run that was stopped. Keys change single values of the recipe: `steps=2000`; those of a
+    group are in a dict: `architecture={"hidden_size": 192}`.
 
     Args:
-        data: A corpus from `albert prepare`; several are mixed (--mixture 0.7 0.3).
+        data: A corpus from `albert prepare`; several are mixed (mixture=0.7,0.3).
         output: The run's directory, resumed if it exists.
         replace: Remove an earlier run in OUTPUT, and begin anew.
         init: Start from a trained model instead of random weights: a model directory, a run, or a Hub id. A resumed run
             does not need it.
-        revision: With --init: a branch, tag or commit of a Hub repository.
         resize_vocabulary: With --init: the corpus has another tokenizer; pieces with the same text keep their
             embedding.
         extend_positions: With --init: replace positions that the model never reached in training by copies of the
@@ -86,9 +81,8 @@ def pretrain(
     """
     if not data:
         raise UsageError("--data", "is empty", "give a corpus from `albert prepare`")
-    check_options(SimpleNamespace(data=data, output=output, init=init, revision=revision), resumes=True)
+    check_options(SimpleNamespace(data=data, output=output, init=init), resumes=True)
     changes_of_init = {
-        "revision": revision,
         "resize_vocabulary": resize_vocabulary,
         "extend_positions": extend_positions,
         "drop_heads": drop_heads,
@@ -110,7 +104,6 @@ def pretrain(
     if init is not None:
         start = Init(
             model=init,
-            revision=revision,
             resize_vocabulary=resize_vocabulary,
             extend_positions=extend_positions,
             drop_heads=drop_heads,
@@ -183,37 +176,24 @@ CONTINUE = "continue"
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions:
-    """Options that lead to the recipe of a run, which `pretrain` gets."""
+    """What leads to the recipe of a run, which `pretrain` gets."""
 
-    scale_batch: int | None = None
-    """Use another batch size, with the learning rate scaled by the square root of the ratio; other flags are
-    applied afterwards."""
-    recipe_file: Annotated[Path | None, Argument(name="recipe")] = None
-    """A TOML or JSON file with values that replace RECIPE's, or base's without RECIPE."""
-    print_recipe: bool = False
-    """Print the recipe as TOML for --recipe; do not train."""
+    scale_batch: Annotated[int | None, KEY] = None
+    """Another batch size, with the learning rate scaled by the square root of the ratio; other keys are applied
+    afterwards."""
 
 
-def recipe_before_changes(
-    first: str | PretrainingRecipe, given: Values, file: Path | None = None
-) -> tuple[PretrainingRecipe, tuple[str, ...]]:
+def recipe_before_changes(first: str | PretrainingRecipe, given: Values) -> tuple[PretrainingRecipe, tuple[str, ...]]:
     """The recipe whose single values `given` changes, and lines that explain another batch size.
 
     Args:
         first: a recipe, its name, or its file.
-        given: the options that are given, by path: a number of steps shortens the warm-up.
-        file: values that replace those of `first`.
+        given: the options and keys that are given, by path: a number of steps shortens the warm-up.
     """
     output = None if given.get(("replace",)) else given.get(("output",))
     recipe = first
     if isinstance(recipe, str):
-        recipe = named_recipe(recipe, output, given.get(("init",)), given.get(("revision",)))
-    if file is not None:
-        similar = difflib.get_close_matches(str(file), RECIPES, 1)
-        if similar and not file.exists():
-            remedy = f"a recipe of the package is the first word: albert pretrain {similar[0]}"
-            raise MissingInput(file, "No such file or directory", remedy)
-        recipe = read_recipe(file, recipe)
+        recipe = named_recipe(recipe, output, given.get(("init",)))
     lines: tuple[str, ...] = ()
     batch_size = given.get(("scale_batch",))
     if batch_size is not None:
@@ -230,20 +210,20 @@ def recipe_before_changes(
         if now.warmup_steps != before.warmup_steps and world().is_first:
             what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
             usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
-            print(f"albert: note: {what}, {usual}; --warmup-steps sets it", file=sys.stderr)
+            print(f"albert: note: {what}, {usual}; schedule.warmup_steps sets it", file=sys.stderr)
     return recipe, lines
 
 
-def named_recipe(name: str, output: Path | None, init: str | None, revision: str | None) -> PretrainingRecipe:
+def named_recipe(name: str, output: Path | None, init: str | None) -> PretrainingRecipe:
     """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`."""
     if name != CONTINUE:
         return find_recipe(name)
     if init is not None:
-        check_model(init, revision)
+        check_model(init)
         with imports():
             from albert.pretraining.start import Init, recipe_for_model
 
-        return recipe_for_model(Init(model=init, revision=revision))
+        return recipe_for_model(Init(model=init))
     if output is not None and recorded_start(RunFolder(output)) is not None:
         return saved_recipe(RunFolder(output))
     remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
@@ -253,7 +233,7 @@ def named_recipe(name: str, output: Path | None, init: str | None, revision: str
 def scaling_lines(recipe: PretrainingRecipe, batch_size: int) -> tuple[str, ...]:
     """What another batch size means for learning rate and steps; raises UsageError for a size below 1."""
     if batch_size < 1:
-        raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
+        raise UsageError("scale_batch", f"is {batch_size}, a number of sequences from 1 is needed")
     old = recipe.optimizer.learning_rate
     new = scaled_recipe(recipe, batch_size).optimizer.learning_rate
     steps = recipe.schedule.total_steps
@@ -261,7 +241,7 @@ def scaling_lines(recipe: PretrainingRecipe, batch_size: int) -> tuple[str, ...]
     return (
         f"learning rate {old:.4g} x sqrt({batch_size}/{recipe.batch_size}) = {new:.4g}",
         f"{steps:,} steps see {steps * batch_size:,} sequences, {share:.3g} times as many as before; "
-        f"as many need --steps {round(steps / share)}",
+        f"as many need steps={round(steps / share)}",
     )
 
 
@@ -270,11 +250,11 @@ def scaling_lines(recipe: PretrainingRecipe, batch_size: int) -> tuple[str, ...]
 
 RECIPE_KEYWORD = Option(
     path=("recipe",),
-    names=("--recipe",),
+    name="recipe",
     hint=PretrainingRecipe | Path,
     default=dataclasses.MISSING,
-    text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
-    "for --recipe, a dict, or a PretrainingRecipe; the keywords below change single values of it.",
+    text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, or a "
+    "PretrainingRecipe; the keywords below change single values of it.",
     marks=Argument(positional=True),
 )
 SCALE_BATCH = options_of(RecipeOptions)[0]
@@ -284,7 +264,7 @@ def read_recipe_keyword(call: Call) -> None:
     """Put the recipe that the keywords `recipe` and `scale_batch` of `albert.pretrain` mean in their place."""
     first = call.pop("recipe")
     if first is None:
-        raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, a file or a dict")
+        raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, or a file")
     recipe, _ = recipe_before_changes(str(first) if isinstance(first, Path) else first, call.values)
     call.pop("scale_batch")
     call.values[("recipe",)] = recipe
@@ -299,44 +279,25 @@ OPTIONS = dataclasses.make_dataclass(
 
 
 def pretrain_command(arguments: list[str]) -> None:
-    """Find the recipe that the arguments begin with, read the options, whose defaults it has, and pre-train."""
+    """Find the recipe that the arguments begin with, read the options and keys, and pre-train."""
     if not arguments or arguments[0] in HELP_FLAGS:
         parse(OPTIONS, arguments[:1] or ["--help"], "albert pretrain RECIPE")
-    has_name = not arguments[0].startswith("-")
-    name = arguments[0] if has_name else None
-    words = arguments[1:] if has_name else arguments
-    program = f"albert pretrain {name}" if has_name else "albert pretrain"
-    given = typed_values(options_of(OPTIONS), words, program)
-    file = given.get(("recipe_file",))
-    prints = given.get(("print_recipe",), False)
-    if name is None and file is None:
+    name, *words = arguments
+    if name.startswith("-") or "=" in name:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-
-    is_help = any(word in arguments for word in HELP_FLAGS)
-    if name is None:
-        first: str | PretrainingRecipe = RECIPES["base"]
-    elif name == CONTINUE and is_help and ("init",) not in given:
-        first = RECIPES[CONTINUE]
-    else:
-        first = name
-    recipe, scaling = recipe_before_changes(first, given, file)
-    console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
+    program = f"albert pretrain {name}"
+    if any(word in arguments for word in HELP_FLAGS):
+        parse(OPTIONS, ["--help"], program, {("recipe",): RECIPES[CONTINUE] if name == CONTINUE else find_recipe(name)})
+    given = typed_values(options_of(OPTIONS), words, program)
+    recipe, scaling = recipe_before_changes(name, given)
+    console = open_console(soft_wrap=False, highlight=True, quiet=not world().is_first)
     if scaling:
         console.print("\n".join(scaling), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 
-    defaults: Values = {("recipe",): recipe}
-    if prints:
-        defaults = {**defaults, ("data",): (), ("output",): Path()}
-    options = parse(OPTIONS, words, program, defaults, given)
-    if prints:
-        print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *arguments])}\n")
-        print(to_toml(options.recipe), end="")
-        return
-    of_recipe = [field.name for field in dataclasses.fields(RecipeOptions)]
-    of_pretrain = {key: value for key, value in vars(options).items() if key not in of_recipe}
-    title = " with ".join(filter(None, (name, "" if file is None else str(file))))
-    result = pretrain(**of_pretrain, on_start=partial(show_start, console, title, options.recipe, options.output))
-    show_result(console, result)
+    options = vars(parse(OPTIONS, words, program, {("recipe",): recipe}, given))
+    options.pop("scale_batch")
+    on_start = partial(show_start, console, name, options["recipe"], options["output"])
+    show_result(console, pretrain(**options, on_start=on_start))
 
 
 def show_start(

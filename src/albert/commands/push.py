@@ -17,7 +17,6 @@ def push(
     repository: str,
     *,
     private: bool = False,
-    revision: str | None = None,
     replace: bool = False,
     dry_run: bool = False,
 ) -> "PushedModel":
@@ -39,7 +38,7 @@ def push(
     with imports():
         from albert.checkpoints.hub import push_model
 
-    return push_model(model, repository, private=private, replace=replace, revision=revision, dry_run=dry_run)
+    return push_model(model, repository, private=private, replace=replace, dry_run=dry_run)
 
 
 def show_pushed(pushed: "PushedModel") -> None:

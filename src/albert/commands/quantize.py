@@ -9,7 +9,7 @@ from albert.cli.render import key_value_table, next_line, open_console, print_li
 from albert.runtime.words import bytes_of
 
 
-def quantize(model: str, *, output: Path, revision: str | None = None, replace: bool = False) -> None:
+def quantize(model: str, *, output: Path, replace: bool = False) -> None:
     """Write a model with matrices as 8-bit integers, one scale for each row: about half the size of
     float16, a quarter of float32.
 
@@ -25,7 +25,7 @@ def quantize(model: str, *, output: Path, revision: str | None = None, replace: 
     with imports():
         from albert.inference.int8 import quantize_directory, typical_change
 
-    result = quantize_directory(model, output, revision=revision, replace=replace)
+    result = quantize_directory(model, output, replace=replace)
     share = result.bytes_after / result.bytes_before
     values: dict[str, object] = {
         "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",

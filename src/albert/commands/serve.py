@@ -22,7 +22,6 @@ from albert.runtime.words import counted
 class ModelOptions:
     """How a model is opened; the fields are keywords of `albert.inference.predictor.Predictor.open`."""
 
-    revision: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Precision of the encoder's matrix products; auto is fp32 on a CPU, so that every machine gives the same

@@ -4,27 +4,42 @@ The runs differ in their seed, in the rows that score them, in their learning ra
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from albert.api.checks import check_data, is_benchmark
-from albert.api.options import GROUP, ROWS, Argument, changed_flags, changed_parameters, option_name, shape_of
+from albert.api.checks import check_data, check_options, is_benchmark
+from albert.api.options import (
+    GROUP,
+    KEY,
+    KEYS,
+    ROWS,
+    Argument,
+    changed_options,
+    changed_parameters,
+    option_name,
+    options_of,
+    shape_of,
+)
 from albert.api.table_options import NO_TABLE, TableOptions
-from albert.api.training_options import USUAL_TRAINING, TrainingOptions
+from albert.api.training_options import USUAL_TRAINING, Device, TrainingOptions
 from albert.cli.main import imports
-from albert.cli.options import Subcommand, parse
+from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
 from albert.commands.finetune import (
+    ARCHITECTURE,
     NO_ARCHITECTURE,
     NO_CHANGES,
-    check_paths,
     declared_task,
     paths_read,
     read_own_table,
     refuse_contradictions,
+    refuse_missing_rows,
     report_rows,
     say_what_was_read,
     start_of,
+    task_file_or_name,
     with_span_head,
+    with_task_file,
 )
 from albert.model.config import ArchitectureChanges
 from albert.runtime.environment import world
@@ -45,23 +60,24 @@ def sweep(
     task: str | None = None,
     *,
     model: str,
-    revision: str | None = None,
     output: Path,
     replace: bool = False,
     seeds: int | None = None,
     folds: int | None = None,
     rates: tuple[float, ...] | None = None,
-    data: Path | None = None,
-    init: Literal["pretrained", "random"] = "pretrained",
-    keep_head: bool = False,
     train: Annotated[Path | None, ROWS] = None,
-    dev: Annotated[Path | None, ROWS] = None,
+    dev: Annotated[float | Path | None, ROWS] = None,
     test: Annotated[Path | None, ROWS] = None,
-    held_out: float | None = None,
+    data: Path | None = None,
     table: Annotated[TableOptions, GROUP] = NO_TABLE,
-    architecture: Annotated[ArchitectureChanges, GROUP] = NO_ARCHITECTURE,
-    training: Annotated[TrainingOptions, GROUP] = USUAL_TRAINING,
-    changes: Annotated[RecipeChanges, GROUP] = NO_CHANGES,
+    frozen: bool = False,
+    teacher: str | None = None,
+    device: Device = "auto",
+    changes: Annotated[RecipeChanges, KEYS] = NO_CHANGES,
+    training: Annotated[TrainingOptions, KEYS] = USUAL_TRAINING,
+    init: Annotated[Literal["pretrained", "random"], KEY] = "pretrained",
+    keep_head: Annotated[bool, KEY] = False,
+    architecture: Annotated[ArchitectureChanges, ARCHITECTURE] = NO_ARCHITECTURE,
     on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
     on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
 ) -> "FinetuneResult":
@@ -71,41 +87,46 @@ def sweep(
     In Python, data frames and lists of dicts are saved in OUTPUT. Values that are not set come from the task's recipe.
 
     Args:
-        task: A declared task, or a benchmark; leave it out for your own files.
+        task: A declared task, or a benchmark; or a file with options and keys of this command (.toml or .json), or the
+            task.json of a run; leave it out for your own tables.
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
-        revision: A branch, tag or commit of a Hub repository.
         output: The directory of the runs, resumed if it exists.
         replace: Remove earlier runs in OUTPUT, and begin anew.
-        seeds: Number of runs, with seeds from --seed on, in OUTPUT/seed-0 and so on; their median and spread are
+        seeds: Number of runs, with seeds from the key seed on, in OUTPUT/seed-0 and so on; their median and spread are
             reported. Of a benchmark, the number for each task; 1 when not set.
         folds: Your own tables: divide the rows into so many parts, and score each by a model that is trained on the
             others, in OUTPUT/fold-1 and so on. For small tables.
         rates: Your own tables: train with each of these learning rates, in OUTPUT/rate-0.0001 and so on, and choose the
             one with the best development score.
-        data: The task's data folder: files in DATA/TASK/ or in DATA itself.
+        train: The training file; with TASK, a replacement of the official file in its layout.
+        dev: The development file, or for your own tables a share of the training rows that is held out; 0.1 when not
+            set.
+        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
+        frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
+        teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
         init: random: the same architecture with random weights, as a control.
         keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
             initialised.
-        train: The training file; with TASK, a replacement of the official file in its layout.
-        dev: The development file; for your own tables a part of the training rows when not set.
-        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
-        held_out: Your own tables without --dev: the share of the training rows that is held out as dev; 0.1 when not
-            set.
     """
     options = dict(locals())
     given = changed_parameters(sweep, options)
-    check_paths(options, training)
+    base, task = task_file_or_name(task)
+    check_options(SimpleNamespace(**options), resumes=True)
     if task is not None:
-        check_data(task, data, has_files=train is not None and dev is not None)
-    refuse_contradictions(init, keep_head, training, architecture, changes)
+        check_data(task, data, has_files=train is not None and isinstance(dev, Path))
+    elif train is None and base is None:
+        refuse_missing_rows("albert sweep", table)
+    refuse_contradictions(init, keep_head, changes)
+    training.check(changes, teacher)
     if task is not None and is_benchmark(task):
         refuse_options_of_one_task(task.lower(), given, table)
     else:
         require_one_choice(given)
     if rates is not None and changes.learning_rate is not None:
-        raise UsageError("--learning-rate", "cannot be combined with --rates", "leave it out")
-    if rates is not None and training.frozen:
+        raise UsageError("learning_rate", "cannot be combined with --rates", "leave it out")
+    if rates is not None and frozen:
         raise UsageError("--rates", "has no effect with --frozen, whose head is solved", "leave one of them out")
     with imports():
         from albert.finetuning.comparisons import compare_folds, compare_rates, fold_tasks, recipes_of
@@ -113,19 +134,19 @@ def sweep(
         from albert.finetuning.seeds import check_benchmark, check_seeds, finetune_benchmark, finetune_seeds
         from albert.tasks.submission import BENCHMARKS
 
-    settings = training.settings()
+    settings = training.settings(frozen, teacher, device)
     n_seeds = 1 if seeds is None else seeds
     check_seeds(n_seeds)
-    inputs = (test, data, model, training.teacher)
+    inputs = (options["task"], train, dev, test, data, model, teacher)
 
     # A benchmark: all of its tasks.
     if task is not None and is_benchmark(task):
         assert data is not None  # checked above
-        start = start_of(model, revision, architecture, training.depth, keep_head, init)
+        start = start_of(model, architecture, keep_head, init)
         average = BENCHMARKS[task.lower()]
         if replace:
             check_benchmark(task.lower(), average, start, data, output, changes, settings)
-            remove_runs(output, paths_read(table, train, dev, inputs))
+            remove_runs(output, paths_read(None, inputs))
         found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, n_seeds)
         return result_of_benchmark(found, output)
 
@@ -133,16 +154,16 @@ def sweep(
     read = None
     if task is None:
         if folds is not None:
-            refuse_development_rows(table.task(train=train, dev=dev).dev, held_out)
+            refuse_development_rows(dev if base is None else dev or base.dev)
         read = read_own_table(
-            "albert sweep", given, table, train, dev, test, held_out, training.seed, is_divided=folds is None
+            "albert sweep", given, table, train, dev, test, training.seed, base, is_divided=folds is None
         )
         learned = read.task
     else:
         learned = declared_task(task, given, table, train, dev)
     learned = with_span_head(learned, given, training.span_head)
     if read is not None:
-        report_rows(learned, read, data, model, revision, changes, training.max_train_examples, on_rows)
+        report_rows(learned, read, data, model, changes, training.max_train_examples, on_rows)
         read.check()
 
     # The runs. What is impossible is refused before earlier ones are removed.
@@ -152,10 +173,10 @@ def sweep(
         recipe = recipes_of(learned, changes, rates)[rates[0]]
     if folds is not None:
         first = fold_tasks(learned, folds, training.seed)[0]
-    start = start_of(model, revision, architecture, training.depth, keep_head, init)
+    start = start_of(model, architecture, keep_head, init)
     if replace:
         check_run(first, start, data or Path(), output, recipe, settings)
-        remove_runs(output, paths_read(table, train, dev, inputs))
+        remove_runs(output, paths_read(read, inputs))
     arguments = (learned, start, data or Path(), output, changes, settings)
     if rates is not None:
         return result_of_comparison(compare_rates(*arguments, rates, on_start), output, learned)
@@ -168,7 +189,11 @@ def sweep(
 # What is refused before anything is read.
 
 CHOICES = ("seeds", "folds", "rates")
-OF_ONE_TASK = ("test", "folds", "rates", "train", "dev", "held_out", "span_head", "keep_head")
+OF_ONE_TASK = {
+    **{name: f"--{name}" for name in ("test", "folds", "rates", "train", "dev")},
+    **{name: name for name in ("span_head", "keep_head")},
+}
+"""What needs a single task -> how it is spelled."""
 
 
 def remove_runs(output: Path, read_from: list[Path]) -> None:
@@ -191,16 +216,15 @@ def require_one_choice(given: Mapping[str, Any]) -> None:
 
 def refuse_options_of_one_task(benchmark: str, given: Mapping[str, Any], table: TableOptions) -> None:
     """Raise UsageError for options that need a single task."""
-    flags = changed_flags(table) + [option_name(name) for name in OF_ONE_TASK if name in given]
-    if flags:
-        raise UsageError(flags[0], f"requires a single task, {benchmark} has many")
+    changed = changed_options(table) + [spelled for name, spelled in OF_ONE_TASK.items() if name in given]
+    if changed:
+        raise UsageError(changed[0], f"requires a single task, {benchmark} has many")
 
 
-def refuse_development_rows(dev: Path | None, held_out: float | None) -> None:
+def refuse_development_rows(dev: float | Path | None) -> None:
     """Raise UsageError for folds with development rows, chosen by a file or by a share."""
-    for option, value in (("--held-out", held_out), ("--dev", dev)):
-        if value is not None:
-            raise UsageError(option, "cannot be combined with --folds, each fold is a development set", "leave it out")
+    if dev is not None:
+        raise UsageError("--dev", "cannot be combined with --folds, each fold is a development set", "leave it out")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -265,7 +289,10 @@ def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResu
 
 def sweep_command(arguments: list[str]) -> None:
     """Read the options of `albert sweep`, run it, and print what is read, the settings and the scores of all runs."""
-    options = parse(shape_of(sweep), arguments, "albert sweep")
+    shape = shape_of(sweep)
+    is_help = any(word in HELP_FLAGS for word in arguments)
+    given = {} if is_help else with_task_file(shape, typed_values(options_of(shape), arguments, "albert sweep"))
+    options = parse(shape, arguments, "albert sweep", given=given)
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:

@@ -35,7 +35,7 @@ def train(
     text: Annotated[TextOptions, GROUP] = TEXT,
     output: Path,
     vocab_size: int = 30_000,
-    lower_case: bool = True,
+    keep_case: bool = False,
     keep_accents: bool = False,
     character_coverage: float = 0.99995,
     megabytes: float = 100.0,
@@ -54,7 +54,7 @@ def train(
             or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub.
         output: The directory to create.
         vocab_size: Number of pieces, including the five special ones.
-        lower_case: Lower-case letters, as the released models do.
+        keep_case: Keep capitals, which the released models lower-case.
         keep_accents: Keep accents, for languages that need them; the released English models drop accents and vowel
             signs.
         character_coverage: Share of all characters that the vocabulary covers; the rest is unknown.
@@ -76,7 +76,7 @@ def train(
 
     settings = VocabularySettings(
         vocab_size=vocab_size,
-        lower_case=lower_case,
+        lower_case=not keep_case,
         keep_accents=keep_accents,
         character_coverage=character_coverage,
         maximum_bytes=round(megabytes * 1e6),
@@ -101,7 +101,7 @@ def train(
             if accents >= MANY_ACCENTS:
                 what = f"of every million characters, {accents:,} accents and vowel signs are dropped"
                 print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
-        note = lower_case_note(text.language, lower_case, keep_accents)
+        note = lower_case_note(text.language, not keep_case, keep_accents)
         if note is not None:
             print(f"note: {note}", file=sys.stderr)
         trained = train_on_documents(documents, settings, used)

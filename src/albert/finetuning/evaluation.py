@@ -235,7 +235,6 @@ def evaluate_models(
     precision: Precision = "fp32",
     max_length: int | None = None,
     micro_batch_tokens: int = 8192,
-    revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     needs_labels: bool = True,
     depth: int | None = None,
@@ -258,7 +257,7 @@ def evaluate_models(
         raise InvalidConfiguration(
             "threshold", f"needs several labels per example, {task.title} has one", "leave it out"
         )
-    opening = (max_length, revision, overrides, depth, threshold)
+    opening = (max_length, overrides, depth, threshold)
     opened = open_for_task(task, models[0], *opening)
     for model in models[1:]:  # errors in the last model are reported before the first one runs
         open_for_task(task, model, *opening)
@@ -441,13 +440,13 @@ def advice(
     use = f"use {named(best)} for such rows" + (" (--frozen)" if best == FROZEN else "")
     mostly_one = (simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0) >= MOSTLY_ONE_CLASS
     by_f1 = deciding.startswith(("f1 (", "macro_f1"))
-    weights = "--class-weights balanced, " if (mostly_one or by_f1) and not is_weighted else ""
+    weights = "class_weights=balanced, " if (mostly_one or by_f1) and not is_weighted else ""
     if is_frozen:
         remedy = ("try " + weights + "or " if weights else "") + "fine-tune the whole model, without --frozen"
     elif step is not None:
         remedy = "try " + (weights + "or " if weights else "") + step["try"]
     else:
-        remedy = f"try {weights}more --epochs, another --learning-rate, or a larger --model"
+        remedy = f"try {weights}more epochs, another learning_rate, or a larger --model"
     if mostly_one and next(iter(scores)) == "accuracy":
         chosen = "f1" if deciding.startswith("f1") else "macro_f1"
         remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
@@ -511,13 +510,13 @@ def next_step(
     rate = min(2 * learning_rate, max(MAX_RATE, learning_rate))
     if training - (baseline or 0.0) < LEARNT and rate > learning_rate and epochs >= 1:
         why += ", hardly above the majority baseline; the model has not learned yet"
-        return {"why": why, "try": f"--learning-rate {rate:.2g}"}
+        return {"why": why, "try": f"learning_rate={rate:.2g}"}
     if training >= ALL_KNOWN:
         why += "; more epochs have nothing left to learn from the training rows"
         return {"why": why, "try": f"{larger}, or more labelled rows" if larger else "more labelled rows"}
     if trend != "stopped":
         why += _WITHOUT_PLATEAU[trend]
-        return {"why": why, "try": f"--epochs {math.ceil(2 * epochs)}"}
+        return {"why": why, "try": f"epochs={math.ceil(2 * epochs)}"}
     why += "; the last evaluations did not rise by more than chance, so more epochs do not help"
     return {"why": why, "try": larger or "more labelled rows"}
 

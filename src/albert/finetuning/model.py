@@ -32,7 +32,7 @@ from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-_NEW_HEAD = "leave --keep-head out to start with a new head"
+_NEW_HEAD = "leave keep_head out to start with a new head"
 _OTHER_MODEL = "give another model"
 _LEAVE_OUT = "leave it out"
 
@@ -65,7 +65,6 @@ class PretrainedEncoder:
     """The encoder of a model directory or Hub id; with `keep_head` its head too, reordered to the task's labels."""
 
     model: str
-    revision: str | None = None
     changes: ArchitectureChanges = field(default_factory=ArchitectureChanges)
     keep_head: bool = False
 
@@ -85,7 +84,7 @@ Start = PretrainedEncoder | RandomEncoder
 
 def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
     """The architecture and tokenizer of a pre-trained model with random weights."""
-    directory = find_model(start.model, start.revision)
+    directory = find_model(start.model)
     config, _ = read_config(directory)
     return RandomEncoder(start.changes.applied_to(config), directory, start.changes.changed_fields())
 
@@ -94,7 +93,7 @@ def planned_config(start: Start) -> AlbertConfig:
     """The architecture of the model before training, without the dropout of the recipe."""
     if isinstance(start, RandomEncoder):
         return start.config
-    return start.changes.applied_to(read_config(find_model(start.model, start.revision))[0])
+    return start.changes.applied_to(read_config(find_model(start.model))[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +135,7 @@ def choose_pairs(
     """
     recorded = None if record is None else record["settings"]
     is_random = isinstance(start, RandomEncoder)
-    config, extra = (start.config, {}) if is_random else read_config(find_model(start.model, start.revision))
+    config, extra = (start.config, {}) if is_random else read_config(find_model(start.model))
     keeps_head = not is_random and start.keep_head
     encoding = "together"
     if len(task.inputs.columns) == 2 and task.target.encodes_pairs:
@@ -182,7 +181,7 @@ def start_model(
         config = config.with_match_embedding() if matching else config
         return random_model(start, kind, config, n_outputs)
     overrides: dict[str, Any] = dict(dropouts)
-    vectors = sentence_vectors_of(read_config(find_model(start.model, start.revision))[1])
+    vectors = sentence_vectors_of(read_config(find_model(start.model))[1])
     if vectors is not None and kind in ("classification", "multiple_choice") and not start.keep_head:
         # The pooler of an encoder that was trained for sentence vectors is left over from pre-training.
         overrides["head_pooling"] = vectors.pooling
@@ -190,7 +189,6 @@ def start_model(
         start.model,
         kind,
         None if start.keep_head else n_outputs,
-        revision=start.revision,
         new_head=not start.keep_head,
         overrides=overrides,
     )
@@ -202,7 +200,7 @@ def start_model(
     trained = trained_length(opened.extra)
     model = opened.model
     changed = ()
-    source = model_name(start.model, start.revision)
+    source = model_name(start.model)
     if config != opened.config or start.changes.extend_positions or start.changes.keep_layers is not None:
         model = build_model(kind, config, n_outputs)
         result = load_weights_of(opened, model, kind, config, start.changes)
@@ -320,17 +318,16 @@ def open_for_task(
     task: DeclaredTask,
     model: str,
     max_length: int | None = None,
-    revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     depth: int | None = None,
     label_threshold: float | None = None,
 ) -> OpenedForTask:
     """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_models`."""
     target = task.target
-    kind = target.model_kind_of(kind_of(read_config(find_model(model, revision))[1]))
+    kind = target.model_kind_of(kind_of(read_config(find_model(model))[1]))
     if kind == "pair_classification" and not len(task.inputs.columns) == 2:
         raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", _OTHER_MODEL)
-    opened = open_model(model, kind, revision=revision, overrides=overrides)
+    opened = open_model(model, kind, overrides=overrides)
     opened.loading_report.warn_if_unverified()
     missing = opened.loading_report.newly_initialised
     if missing:

@@ -47,13 +47,11 @@ class Distillation:
 
     Attributes:
         teacher: a fine-tuned model directory, a run, or a Hub id.
-        revision: a branch, tag or commit of a Hub repository.
         temperature: the divisor of both models' logits; higher values give more weight to improbable labels.
         weight: of the teacher in the loss; the rest is that of the labels.
     """
 
     teacher: str
-    revision: str | None = None
     temperature: float = 2.0
     weight: float = 0.5
 
@@ -66,7 +64,7 @@ class Distillation:
     @property
     def source(self) -> str:
         """The teacher's name for a record; see `model_name`."""
-        return model_name(self.teacher, self.revision)
+        return model_name(self.teacher)
 
 
 TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
@@ -120,7 +118,7 @@ def open_teacher(
     if not task.target.per_sequence:
         why = "must produce one output per sequence; this task has answers or tags inside it"
         raise InvalidConfiguration("teacher", why, "leave it out")
-    opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
+    opened = open_for_task(task, distillation.teacher)
     split = encode_split(task, "train", examples, {}, opened.tokenizer, opened.recipe)
     return Teacher(opened, split, {} if logits is None else logits)
 

@@ -174,7 +174,7 @@ def open_run(
     notes = [note for note in started.notes if note not in about_model]
     longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
     if plan.recipe.max_length == positions < longest:
-        remedy = "--max-position-embeddings makes more positions"
+        remedy = "architecture.max_position_embeddings makes more positions"
         notes.append(f"sequences of at most {counted(positions, 'tokens')}, not {longest}: {remedy}")
     teacher = None
     if settings.distillation is not None:
@@ -259,7 +259,7 @@ def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) 
     if not longer:
         return []
     total = sum(len(each.features.sequences) for each in splits)
-    remedy = f"--max-length {trained} cuts them there, --extend-positions derives the others"
+    remedy = f"max_length={trained} cuts them there, architecture.extend_positions=true derives the others"
     return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
 
 

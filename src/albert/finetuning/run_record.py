@@ -247,7 +247,7 @@ def _with_selection(
     if settings.frozen:
         return replace(settings, select="last", evaluate_every=None, patience=None)
     if settings.patience is not None and settings.select == "last":
-        raise InvalidConfiguration("patience", "keeps the best evaluation, not the last", "leave --select last out")
+        raise InvalidConfiguration("patience", "keeps the best evaluation, not the last", "leave select=last out")
     if settings.patience is not None:
         return replace(settings, select="best")
     if settings.select is not None:
@@ -283,7 +283,6 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     values["select"] = settings.select or "last"
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
-        del values["distillation"]["revision"]  # is part of the source
     return values
 
 

@@ -95,7 +95,7 @@ def opened_input(
             table = table if other.format == "text" else other
         if table.format == "text" and not is_text and layout.format is None:
             known = ".txt, .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .ods or .conll"
-            raise UsageError(source, "unknown kind of file", f"use {known}, or say --format")
+            raise UsageError(source, "unknown kind of file", f"use {known}, or say reading.format")
         yield table
         return
     with tempfile.TemporaryDirectory(prefix="albert-") as folder:
@@ -140,7 +140,7 @@ def _open_lines(path: Path, layout: Layout, text: str, is_named: bool, others: C
     if delimiter is not None:
         table = open_table(path, replace(layout, delimiter=delimiter), name=name, pipe_remedy=PIPE_REMEDY)
         if len(table.names) == 1:
-            said = f"the first line is the name of the column {text!r} (--format text reads it as a text)"
+            said = f"the first line is the name of the column {text!r} (reading.format=text reads it as a text)"
             return replace(table, notes=(*table.notes, said))
         return table
     try:
@@ -161,10 +161,12 @@ def _open_lines(path: Path, layout: Layout, text: str, is_named: bool, others: C
     n_rows = sum(1 for _ in islice(lines_of(lines.file, lines.encoding), 2))
     if table.delimiter == "\t" or (has_names and n_rows > 1):
         why = f"has {len(table.names)} columns, separated by {shown}, and none is called {text!r}"
-        remedy = "name the one with the texts with --text, or all with --columns; --format text reads a text per line"
+        remedy = "name the one with the texts with --text, or all with reading.columns; "
+        remedy += "reading.format=text reads a text per line"
         raise UsageError(name, why, remedy)
     if n_rows > 1:
-        said = f"{name} is read as one text per line; --format csv reads it as a table (columns separated by {shown})"
+        said = f"{name} is read as one text per line; "
+        said += f"reading.format=csv reads it as a table (columns separated by {shown})"
         return replace(lines, notes=(*lines.notes, said))
     return lines
 
@@ -350,9 +352,9 @@ class FilePrediction:
         """The fields with texts that the task reads, without options."""
         named = {
             "--text": self.fields.text,
-            "--pair-field": self.fields.pair,
-            "--question-field": self.fields.question,
-            "--context-field": self.fields.context,
+            "--pair": self.fields.pair,
+            "--question": self.fields.question,
+            "--context": self.fields.context,
         }
         return tuple(name for option, name in named.items() if name and option in self.pipeline.file_options)
 

@@ -144,11 +144,9 @@ class QuantizationReport:
     moved: OutputDifferences
 
 
-def quantize_directory(
-    source: str | Path, output: Path, *, revision: str | None = None, replace: bool = False
-) -> QuantizationReport:
+def quantize_directory(source: str | Path, output: Path, *, replace: bool = False) -> QuantizationReport:
     """Write a copy of a model (directory, run or Hub id) with int8 matrices."""
-    directory = find_model(source, revision)
+    directory = find_model(source)
     content = read_json_object(directory / CONFIG_NAME)
     if loading.QUANTIZATION_KEY in content:
         raise UsageError(directory, "is quantised already")

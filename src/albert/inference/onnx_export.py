@@ -310,7 +310,6 @@ def export_onnx(
     precision: OnnxPrecision = "fp32",
     opset: int = 20,
     depth: int | None = None,
-    revision: str | None = None,
     replace: bool = False,
 ) -> ExportReport:
     """Write a model as ONNX: a directory with its tokenizer and a card, or only a file if `output` ends in .onnx.
@@ -322,11 +321,11 @@ def export_onnx(
         raise InvalidConfiguration("opset", why, "runtimes since 2024 support 20")
     if output.exists() and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
-    directory = find_model(source, revision)
+    directory = find_model(source)
     trained = open_trained(directory)
     if trained.kind == "pair_classification":
         why = "encodes the texts of a pair separately, which ONNX export does not support"
-        remedy = "fine-tune with --encode-pairs together, or serve it with albert serve"
+        remedy = "fine-tune with encode_pairs=together, or serve it with albert serve"
         raise InvalidConfiguration(directory, why, remedy)
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
     config = trained.opened.config

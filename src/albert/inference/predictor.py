@@ -135,7 +135,6 @@ class Predictor:
         path_or_id: str | Path,
         device: str | torch.device = "auto",
         *,
-        revision: str | None = None,
         overrides: Mapping[str, Any] | None = None,
         precision: PrecisionChoice = "auto",
         depth: int | None = None,
@@ -145,7 +144,6 @@ class Predictor:
 
         Args:
             device: "auto" (the GPU if there is one), "cpu", "cuda", or one GPU of several: "cuda:1".
-            revision: a branch, tag or commit of a Hub id.
             overrides: fields of the configuration to replace, such as `{"hidden_act": "gelu_new"}`.
             threshold: see the class.
 
@@ -155,7 +153,7 @@ class Predictor:
         """
         torch_device = pick_device(device)
         choose_precision(precision, torch_device)
-        directory = find_model(path_or_id, revision)
+        directory = find_model(path_or_id)
         config, extra = model_directory.read_config(directory)
         tokenizer = load_tokenizer(directory)
         model_directory.require_matching_tokenizer(tokenizer, directory, config, extra)  # before any weight is read

@@ -50,7 +50,6 @@ def save_for_sentence_transformers(
     pooling: SentencePooling | None = None,
     normalize: bool | None = None,
     *,
-    revision: str | None = None,
     replace: bool = False,
 ) -> tuple[int, int]:
     """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
@@ -65,7 +64,7 @@ def save_for_sentence_transformers(
     known = get_args(SentencePooling)
     if pooling is not None and pooling not in known:
         raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {', '.join(known)}")
-    directory = find_model(model, revision)
+    directory = find_model(model)
     config, extra = model_directory.read_config(directory)
     if QUANTIZATION_KEY in extra:
         why = "its matrices are integers, which sentence-transformers does not read"

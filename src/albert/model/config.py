@@ -2,7 +2,7 @@
 
 Field names are those of `transformers.AlbertConfig`."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from albert.runtime.errors import InvalidConfiguration
@@ -280,10 +280,11 @@ def n_feed_forward_blocks(config: AlbertConfig) -> int:
 class ArchitectureChanges:
     """Fields of the configuration to change, and whether to extend positions; None: unchanged."""
 
-    num_hidden_layers: int | None = None
-    """As --depth: a shared layer is applied more or less often, other layers are repeated or dropped evenly."""
+    num_hidden_layers: int | None = field(default=None, metadata={"key": "depth"})
+    """Layers to apply; as many as in training when not set. Half of the layers are half of the work. A shared layer is
+    applied more or less often, other layers are repeated or dropped evenly."""
     keep_layers: tuple[int, ...] | None = None
-    """The layers to keep of a model whose layers share nothing, from 1: `1 3 5 6` makes four of six layers."""
+    """The layers to keep of a model whose layers share nothing, from 1: 1,3,5,6 makes four of six layers."""
     num_hidden_groups: int | None = None
     """Number of groups; the layers of a group share their parameters."""
     sharing: Sharing | None = None
@@ -293,7 +294,7 @@ class ArchitectureChanges:
     hidden_act: Activation | None = None
     """Activation; gelu_new is the tanh form that Google trained with."""
     max_position_embeddings: int | None = None
-    """Number of positions; more allow longer sequences (see --extend-positions and --max-length)."""
+    """Number of positions; more allow longer sequences (see extend_positions and max_length)."""
     extend_positions: bool = False
     """Replace positions that pre-training never reached by copies of the trained ones, in turn. Positions that the
     model lacks always begin so."""
@@ -327,7 +328,7 @@ class ArchitectureChanges:
         in_groups = config.sharing == "all" and config.num_hidden_groups == layers
         if not in_groups and config.sharing != "none":
             why = "needs layers that share nothing, those of this model share parameters"
-            raise InvalidConfiguration("keep_layers", why, "change the number of layers with --depth")
+            raise InvalidConfiguration("keep_layers", why, "change the number of layers with depth")
         if list(kept) != sorted(set(kept)) or not kept or not 1 <= kept[0] <= kept[-1] <= layers:
             why = f"is {' '.join(map(str, kept))}, the model has the layers 1 to {layers}"
             raise InvalidConfiguration("keep_layers", why, "name some of them, each once and in order")

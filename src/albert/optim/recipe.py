@@ -1,6 +1,6 @@
 """Settings of the optimizer and its learning-rate schedule: warm-up, then linear decay (paper §4.1, A.4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from albert.runtime.environment import OptimizerKind
@@ -28,7 +28,7 @@ class OptimizerRecipe:
 
     kind: OptimizerKind = "lamb"
     """LAMB as in the paper, AdamW as in the reference's fine-tuning, or Muon for matrices with AdamW for the rest."""
-    learning_rate: float = 0.00176
+    learning_rate: float = field(default=0.00176, metadata={"key": "learning_rate"})
     """Peak learning rate, at the end of the warm-up."""
     weight_decay: float = 0.01
     """Weight decay, not applied to biases and layer norms."""
@@ -70,21 +70,22 @@ class ScheduleRecipe:
         InvalidConfiguration: a warm-up longer than the training; a share outside its range.
     """
 
-    total_steps: int = 125_000
+    total_steps: int = field(default=125_000, metadata={"key": "steps"})
     """Optimizer steps of the run."""
     warmup_steps: int = 3_125
     """Steps in which the learning rate rises to its peak; with anneal "budget" at most a tenth of the budget."""
     anneal: Literal["steps", "budget"] = "steps"
-    """What the learning rate decays with: the share of total_steps, or the largest of the shares of total_steps,
-    max_tokens and max_minutes, so that a run that ends by its budget ends at a rate of zero."""
+    """What the learning rate decays with: the share of steps, or the largest of the shares of steps, max_tokens and
+    max_minutes, so that a run that ends by its budget ends at a rate of zero."""
     decay_share: float = 1.0
     """Last share of the run, in which the rate decays linearly to zero; until then it stays at its peak. 1: it decays
     from the end of the warm-up, as in the paper."""
 
     def __post_init__(self) -> None:
-        require_range(self, "at least 1", "total_steps")
+        if self.total_steps < 1:
+            raise InvalidConfiguration("steps", f"is {self.total_steps}, at least 1 is needed")
         if not 0 <= self.warmup_steps <= self.total_steps:
-            why = f"is {self.warmup_steps}, a number from 0 to total_steps {self.total_steps} is needed"
+            why = f"is {self.warmup_steps}, a number from 0 to the {self.total_steps} steps is needed"
             raise InvalidConfiguration("warmup_steps", why)
         if not 0 < self.decay_share <= 1:
             raise InvalidConfiguration("decay_share", f"is {self.decay_share}, a share above 0 and up to 1 is needed")

@@ -266,7 +266,6 @@ def evaluate_pretraining(
     keep_pairs: bool = False,
     masking: MaskingRecipe = PAPER_MASKING,
     limit: int = 2000,
-    revision: str | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
     overrides: Mapping[str, Any] | None = None,
@@ -293,7 +292,7 @@ def evaluate_pretraining(
     corpus = TokenCorpus.open(corpus_directory, "held_out")
     if objectives is None:
         objectives = ("nsp", "sop") if corpus.n_documents > 1 else ("sop",)
-    candidates = [_check_model(str(model), corpus, revision, overrides) for model in models]
+    candidates = [_check_model(str(model), corpus, overrides) for model in models]
     length = min(trained for _, _, trained, _ in candidates) if max_length is None else max_length
     for candidate, _, _, positions in candidates:
         if length > positions:
@@ -323,7 +322,7 @@ def evaluate_pretraining(
 
 
 def _check_model(
-    name: str, corpus: TokenCorpus, revision: str | None, overrides: Mapping[str, Any] | None
+    name: str, corpus: TokenCorpus, overrides: Mapping[str, Any] | None
 ) -> tuple[ScoredModel, Path, int, int]:
     """Open a model to check its heads and tokenizer, without keeping it in memory.
 
@@ -331,8 +330,8 @@ def _check_model(
         The model without scores, its directory, the maximum length it was trained with, and its number of positions.
     """
     run = RunFolder(Path(name))
-    newest = None if (run.model_path / CONFIG_NAME).is_file() or revision else run.newest_checkpoint()
-    directory = newest[1] if newest else find_model(name, revision)
+    newest = None if (run.model_path / CONFIG_NAME).is_file() else run.newest_checkpoint()
+    directory = newest[1] if newest else find_model(name)
     notes = (f"{name} is not finished: its checkpoint of step {newest[0]:,} is evaluated",) if newest else ()
     _, extra = read_config(directory)
     if kind_of(extra) not in ("pretraining", "masked_lm"):

@@ -283,7 +283,7 @@ class PretrainingLoss(nn.Module):
                 if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                     raise
                 why = next(iter(str(error).splitlines()), type(error).__name__)
-                raise Unavailable("compile", f"torch cannot compile the loss: {why}", "use --compile False") from error
+                raise Unavailable("compile", f"torch cannot compile the loss: {why}", "use compile=false") from error
 
         self.forward = forward
 

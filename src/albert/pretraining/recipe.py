@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -15,9 +16,11 @@ from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
 from albert.runtime.json_files import (
+    convert_value,
     deep_merge,
     from_json,
     load_versioned,
+    nested_by_keys,
     read_toml_or_json,
     to_json,
 )
@@ -44,7 +47,7 @@ class PretrainingRecipe:
         InvalidConfiguration: a setting is out of range, or settings contradict each other.
     """
 
-    model: AlbertConfig = field(default_factory=AlbertConfig)
+    model: AlbertConfig = field(default_factory=AlbertConfig, metadata={"key": "architecture"})
     """The network. Its vocab_size is taken from the prepared corpus."""
     sinusoidal_positions: float | None = None
     """Initialise the position embeddings as sinusoids of this root mean square; None: random numbers, as in the paper.
@@ -123,13 +126,13 @@ class PretrainingRecipe:
     def __post_init__(self) -> None:
         if self.sequences.max_length > self.model.max_position_embeddings:
             positions = self.model.max_position_embeddings
-            why = f"{self.sequences.max_length} is more than model.max_position_embeddings {positions}"
-            raise InvalidConfiguration("sequences.max_length", why)
+            why = f"{self.sequences.max_length} is more than architecture.max_position_embeddings {positions}"
+            raise InvalidConfiguration("max_length", why)
         if self.compile and self.fixed_shape is False:
             raise InvalidConfiguration("compile", "needs fixed_shape", "leave fixed_shape out")
         if self.model.type_vocab_size < 2:
             why = f"is {self.model.type_vocab_size}, a sequence has two segments"
-            raise InvalidConfiguration("model.type_vocab_size", why)
+            raise InvalidConfiguration("architecture.type_vocab_size", why)
         counts = ("max_tokens", "batch_size", "micro_batch_size", "log_every", "evaluate_every", "evaluation_sequences")
         require_range(self, "at least 1", *counts, "checkpoint_every", "keep_checkpoints")
         require_range(self, "at least 0", "workers", "max_rollbacks")
@@ -159,7 +162,7 @@ def scaled_recipe(recipe: PretrainingRecipe, batch_size: int) -> PretrainingReci
 
     The rule is that of LAMB's authors (You et al., 2019, §4 and Table 4, whose row of batch 4096 has ALBERT's 0.00176),
     and holds for Adam as well (Malladi et al., 2022). As there, warm-up and total steps are unchanged: a smaller batch
-    sees fewer sequences, unless `schedule.total_steps` is raised.
+    sees fewer sequences, unless `steps` is raised.
 
     Raises:
         InvalidConfiguration: the batch size is below 1.
@@ -193,38 +196,60 @@ PAPER_BASE = PretrainingRecipe()
 """Paper §4.1; see `recipes.toml`."""
 
 
-def _from_toml(values: dict[str, Any]) -> PretrainingRecipe:
-    """A recipe from its table in `recipes.toml`."""
-    recipe = scaled_recipe(PAPER_BASE, values.pop("scale_batch", PAPER_BASE.batch_size))
-    recipe = replace(recipe, model=PRESETS[values.pop("architecture", "albert-base")])
-    return from_json(PretrainingRecipe, deep_merge(to_json(recipe), values), "recipes.toml")
+NO_KEYS = ("base", "preset", "scale_batch")
+"""What a recipe file may have besides the keys of a recipe."""
 
 
-RECIPES: dict[str, PretrainingRecipe] = {
-    name: _from_toml(values)
-    for name, values in tomllib.loads(
-        (files("albert.pretraining") / "recipes.toml").read_text(encoding="utf-8")
-    ).items()
-}
+def recipe_from_values(values: Mapping[str, Any], where: str) -> PretrainingRecipe:
+    """The recipe of values by their keys, as a file has them.
+
+    `base` names the recipe that has the other values, the paper's if there is none; `preset` another architecture; and
+    `scale_batch` another batch size, with its learning rate (see `scaled_recipe`). Fewer steps shorten the warm-up, and
+    a smaller batch the micro-batch, unless the values say otherwise.
+
+    Raises:
+        InvalidConfiguration: an unknown key, a wrong type, or values that do not fit together.
+    """
+    rest = {key: value for key, value in values.items() if key not in NO_KEYS}
+    recipe = PAPER_BASE
+    if "base" in values:
+        if values["base"] not in RECIPES:
+            raise InvalidConfiguration(f"{where}: base", "is no recipe", did_you_mean(str(values["base"]), RECIPES))
+        recipe = RECIPES[values["base"]]
+    if "preset" in values:
+        if values["preset"] not in PRESETS:
+            raise InvalidConfiguration(f"{where}: preset", "is no preset", did_you_mean(str(values["preset"]), PRESETS))
+        recipe = replace(recipe, model=PRESETS[values["preset"]])
+    if "scale_batch" in values:
+        recipe = scaled_recipe(recipe, convert_value(int, values["scale_batch"], f"{where}: scale_batch"))
+    if "steps" in rest and "warmup_steps" not in rest.get("schedule", {}):
+        recipe = with_steps(recipe, convert_value(int, rest["steps"], f"{where}: steps"))
+    nested = nested_by_keys(PretrainingRecipe, rest, where)
+    recipe = from_json(PretrainingRecipe, deep_merge(to_json(recipe), nested), where)
+    return recipe if "micro_batch_size" in rest else within_batch(recipe, recipe.batch_size)
+
+
+RECIPES: dict[str, PretrainingRecipe] = {}
 """The named recipes."""
+for _name, _values in tomllib.loads((files("albert.pretraining") / "recipes.toml").read_text(encoding="utf-8")).items():
+    RECIPES[_name] = recipe_from_values(_values, f"recipes.toml: {_name}")
 
 
-def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> PretrainingRecipe:
+def read_recipe(path: Path) -> PretrainingRecipe:
     """The recipe in a TOML or JSON file.
 
     Args:
-        path: the output of `albert pretrain --print-recipe`, the recipe.json of a run, or some of its values.
-        base: the recipe that provides values missing in the file.
+        path: the output of `albert info --recipe small`, some of its values, or the recipe.json of a run.
 
     Raises:
         MissingInput, DamagedData: the file cannot be read.
-        InvalidConfiguration: an unknown key, a wrong type, or values that do not fit together.
+        InvalidConfiguration: see `recipe_from_values`.
     """
     values = read_toml_or_json(path)
     if LAYOUT in values:  # the recipe.json of a run
         require_layout(path, values.pop(LAYOUT))
-    recipe = from_json(PretrainingRecipe, deep_merge(to_json(base), values), str(path))
-    return recipe if "micro_batch_size" in values else within_batch(recipe, recipe.batch_size)
+        return from_json(PretrainingRecipe, values, str(path))
+    return recipe_from_values(values, str(path))
 
 
 def saved_recipe(run: RunFolder) -> PretrainingRecipe:

@@ -138,7 +138,7 @@ def _add_dropout_change(
     """The changes with one at the newest checkpoint, unless dropout has this value already."""
     checkpoints = folder.checkpoints()
     if not checkpoints:
-        remedy = "a new run takes --model.hidden-dropout-prob and --model.attention-probs-dropout-prob"
+        remedy = "a new run takes architecture.hidden_dropout_prob and architecture.attention_probs_dropout_prob"
         raise InvalidConfiguration("--change-dropout", f"{folder.path} has no checkpoint to continue from", remedy)
     step = checkpoints[-1][0]
     initial = {recipe.model.hidden_dropout_prob, recipe.model.attention_probs_dropout_prob}
@@ -314,7 +314,7 @@ class PretrainingRun(RunWork[PretrainingResult]):
         schedule = self.recipe.schedule
         in_warmup = training.steps < schedule.warmup_steps and self.task.warmup_ended_at is None
         if in_warmup and training.ended_by != "steps":
-            remedy = "--anneal budget or a smaller --warmup-steps fits it into the budget"
+            remedy = "schedule.anneal=budget or a smaller schedule.warmup_steps fits it into the budget"
             steps = f"{schedule.warmup_steps:,} steps"
             self.task.print_note(f"the run ended in its warm-up of {steps}; {remedy}")
         self.task.before_step(training.steps - 1)  # for a run whose updates were taken before, which takes none now

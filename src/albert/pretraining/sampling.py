@@ -4,7 +4,7 @@ It never depends on workers, ranks, batches or history. An epoch takes blocks of
 shuffles the sequences of 128 blocks at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -192,7 +192,7 @@ class SequenceRecipe:
         InvalidConfiguration: a length or share outside its range.
     """
 
-    max_length: int = 512
+    max_length: int = field(default=512, metadata={"key": "max_length"})
     """Most tokens of a sequence, including [CLS] and [SEP]."""
     short_probability: float = 0.1
     """Share of short sequences among those of several sentences, cut at a uniformly drawn sentence (paper §4.1)."""
@@ -205,7 +205,7 @@ class SequenceRecipe:
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
-            raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
+            raise InvalidConfiguration("max_length", f"is {self.max_length}, at least 5 is needed")
         require_range(self, "a share from 0 to 1", "short_probability", prefix="sequences.")
 
     @property

@@ -44,8 +44,6 @@ class Init:
 
     model: str
     """A model directory, a pre-training run, or a Hub id."""
-    revision: str | None = None
-    """Of the Hub repository."""
     resize_vocabulary: bool = False
     """Whether the corpus may have another tokenizer than the model."""
     extend_positions: bool = False
@@ -63,7 +61,7 @@ def warm_start_for_pretraining(
         MissingInput, Unavailable, DamagedData: the trained model cannot be opened.
         InvalidConfiguration: its widths, its layers or its tokenizer are not those of the recipe and the corpus.
     """
-    directory = find_model(init.model, init.revision)
+    directory = find_model(init.model)
     require_equal_widths(read_config(directory)[0], recipe.model)
     seed_torch("warm start", recipe.seed)  # for heads missing in the file
     opened = open_model(directory, "pretraining")
@@ -95,7 +93,7 @@ def warm_start_for_pretraining(
     if vectors is not None:
         notes.append(vectors.note)
     return StartRecord(
-        source=model_name(init.model, init.revision),
+        source=model_name(init.model),
         weights=weights,
         tokenizer=tokenizer,
         extend_positions=init.extend_positions,
@@ -134,7 +132,7 @@ def recipe_for_model(init: Init) -> PretrainingRecipe:
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: its `config.json` cannot be read.
     """
-    config, extra = read_config(find_model(init.model, init.revision))
+    config, extra = read_config(find_model(init.model))
     length = min(trained_length(extra) or 512, config.max_position_embeddings)
     recipe = RECIPES["continue"]
     sequences = replace(recipe.sequences, max_length=length, objective=sentence_objective(extra))

@@ -77,13 +77,12 @@ def depth_curve(
     precision: InferencePrecision = "fp32",
     max_length: int | None = None,
     micro_batch_tokens: int | None = None,
-    revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> DepthCurve:
     """Score a model at several depths, in turns, round by round.
 
     Args:
-        task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
+        task, model, data, split, device, max_length, micro_batch_tokens, overrides: see `evaluate_models`.
         depths: numbers of layers.
 
     Raises:
@@ -91,7 +90,7 @@ def depth_curve(
     """
     if not depths:
         raise InvalidConfiguration("depth", "no depth is given", "give at least one")
-    opened = open_for_task(task, model, max_length, revision, overrides)
+    opened = open_for_task(task, model, max_length, overrides)
     config = opened.model.config
     assert isinstance(config, AlbertConfig)
     for depth in depths:

@@ -291,7 +291,7 @@ def _decode_non_finite(record: dict[str, Any]) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# TOML files: dataclasses as TOML with the docstrings of the fields as comments, and reading TOML or JSON.
+# TOML files with comments, and recipes by their keys.
 
 _WIDTH = 100
 
@@ -308,32 +308,56 @@ def read_toml_or_json(path: Path) -> dict[str, Any]:
         raise DamagedData(path, f"is not TOML ({error})") from error
 
 
-def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str] = (), prefix: str = "") -> str:
-    """A dataclass tree as TOML with comments, which `read_toml_or_json` and `from_json` read back to an equal value.
+def commented_toml(values: Collection[tuple[str, Any, str, Any]]) -> str:
+    """Values as TOML with comments, which `read_toml_or_json` reads back.
 
-    A field that is None becomes a comment, because TOML has no null: None must be its default. Dataclasses in the
-    fields `inline` get no table of their own; `prefix` is that of the tables, for example "model.".
+    A value that is None becomes a comment, because TOML has no null. Values of a group must stand together, and after
+    those without a group.
+
+    Args:
+        values: of each its name (`group.name`), its value, what it means, and its type.
     """
-    docs = field_docs(type(value))
-    hints = typing.get_type_hints(type(value))
-    lines = []
-    tables = []
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
-        if field.name in leave_out:
-            continue
-        if field.name in inline:
-            lines += ["", to_toml(item).rstrip("\n")]
-            continue
-        if dataclasses.is_dataclass(item):
-            doc = docs.get(field.name) or " ".join((inspect.getdoc(type(item)) or "").split("\n\n")[0].split())
-            head = "\n".join(_comment(doc))
-            tables.append(f"\n{head}\n[{prefix}{field.name}]\n" + to_toml(item, prefix=f"{prefix}{field.name}."))
-            continue
-        doc = " ".join(part for part in (docs.get(field.name), _choices(hints[field.name])) if part)
-        lines += ["", *_comment(doc)]
-        lines.append(f"# {field.name} is not set" if item in (None, "") else f"{field.name} = {_toml(to_json(item))}")
-    return "\n".join(lines).lstrip("\n") + "\n" + "".join(tables)
+    lines: list[str] = []
+    table = ""
+    for name, value, text, hint in values:
+        group, _, field = name.rpartition(".")
+        if group != table:
+            lines += ["", "", f"[{group}]"]
+            table = group
+        lines += ["", *_comment(" ".join(filter(None, (text, _choices(hint)))))]
+        lines.append(f"# {field} is not set" if value in (None, "") else f"{field} = {_toml(to_json(value))}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def keys_of(cls: type, group: str = "", path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The keys of a recipe -> the fields that lead to them.
+
+    A key is `group.field`, or the name that metadata of a field have under "key".
+    """
+    hints = typing.get_type_hints(cls)
+    keys: dict[str, tuple[str, ...]] = {}
+    for field in dataclasses.fields(cls):
+        name = field.metadata.get("key", f"{group}.{field.name}" if group else field.name)
+        here = (*path, field.name)
+        keys |= keys_of(hints[field.name], name, here) if dataclasses.is_dataclass(hints[field.name]) else {name: here}
+    return keys
+
+
+def nested_by_keys(cls: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of a recipe by its keys, as `from_json` takes them; `InvalidConfiguration` for an unknown key."""
+    paths = keys_of(cls)
+    nested: dict[str, Any] = {}
+    for key, value in flatten(values).items():
+        if key not in paths:
+            similar = [known for known in paths if known.rpartition(".")[2] == key.rpartition(".")[2]]
+            remedy = f"did you mean '{similar[0]}'?" if similar else did_you_mean(key, paths)
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", remedy)
+        *groups, field = paths[key]
+        inner = nested
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[field] = value
+    return nested
 
 
 @functools.cache

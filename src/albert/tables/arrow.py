@@ -35,7 +35,9 @@ def damage_refused(path: object, kind: str) -> Iterator[None]:
         if isinstance(error, MemoryError):
             raise OutOfResources(path, "asks for more memory than there is; it may be damaged") from error
         raise DamagedData(
-            path, f"damaged {kind} ({one_line(error)})", "fetch or write it again, or name its format with --format"
+            path,
+            f"damaged {kind} ({one_line(error)})",
+            "fetch or write it again, or name its format with reading.format",
         ) from error
 
 

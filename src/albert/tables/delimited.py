@@ -58,7 +58,7 @@ def open_delimited(
     if delimiter is not None:
         delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
         if len(delimiter) != 1:
-            raise UsageError("--delimiter", f"{delimiter!r} is not one character", "for example ';', tab or '|'")
+            raise UsageError("reading.delimiter", f"{delimiter!r} is not one character", "for example ';', tab or '|'")
     elif format == "tsv":
         delimiter = "\t"
     else:
@@ -90,13 +90,13 @@ def open_delimited(
     if layout.columns is not None:
         names: list[str | None] = list(layout.columns)
         if len(set(names)) < len(names):
-            raise UsageError("--columns", "a name occurs twice", "give every column another name")
+            raise UsageError("reading.columns", "a name occurs twice", "give every column another name")
         if len(names) > max(width, len(first)):
             why = f"names {len(names)} columns, {file.name} has {max(width, len(first))}"
-            raise UsageError("--columns", why, f"the first row is {', '.join(map(repr, stripped))[:120]}")
+            raise UsageError("reading.columns", why, f"the first row is {', '.join(map(repr, stripped))[:120]}")
         if [name.casefold() for name in stripped[: len(names)]] == [str(name).casefold() for name in names]:
             header_lines = 1
-            notes += ("the first row holds the names of --columns, it is not a row",)
+            notes += ("the first row holds the names of reading.columns, it is not a row",)
         elif len(names) < len(first):
             notes += (f"the last {len(first) - len(names)} of {len(first)} columns have no name and are ignored",)
         names += [None] * (max(width, len(first)) - len(names))
@@ -110,21 +110,22 @@ def open_delimited(
         unnamed = sum(name is None for name in names)
         if looks_like_a_row(stripped, others):
             shown = ", ".join(repr(name if len(name) < 30 else name[:29] + "…") for name in stripped[:4])
-            flags = " ".join(f"NAME{number}" for number in range(1, len(names) + 1))
+            shown_names = ",".join(f"NAME{number}" for number in range(1, len(names) + 1))
             if len(names) > MANY_COLUMNS:
-                flags = f"NAME1 ... NAME{len(names)}"
-            doubt = f"the first row looks like a row ({shown}): name the columns with --columns {flags}, or --no-header"
+                shown_names = f"NAME1,...,NAME{len(names)}"
+            doubt = f"the first row looks like a row ({shown}): name the columns with reading.columns={shown_names}"
+            doubt += ", or reading.no_header=true"
             notes += (doubt,)
         clash = next((name for name, count in Counter(names).items() if name is not None and count > 1), None)
         if clash is not None:
-            remedy = doubt or "rename one of them, or name all with --columns"
+            remedy = doubt or "rename one of them, or name all with reading.columns"
             raise DamagedData(f"{file.name}:1", f"two columns have the same name, {clash!r}", remedy)
         if unnamed:
             is_one = unnamed == 1
             verbs = "column without a name is" if is_one else "columns without a name are"
             notes += (f"{unnamed} {verbs} ignored",)
         if unnamed == len(names):
-            raise DamagedData(f"{file.name}:1", "the columns have no names", "name them with --columns")
+            raise DamagedData(f"{file.name}:1", "the columns have no names", "name them with reading.columns")
     return TableFile(
         file=file,
         format=format,
@@ -217,7 +218,7 @@ def _recognise_delimiter(file: InputFile, sample: str, usual: str, ending: str) 
         others = " or ".join(SEPARATORS[delimiter] for delimiter in equal)
         header = sample.partition("\n")[0]
         if all(len([name for name in header.split(d) if name.strip()]) > 1 for d in equal):
-            raise UsageError(file.name, f"columns may be separated by {others}", "say which with --delimiter")
+            raise UsageError(file.name, f"columns may be separated by {others}", "say which with reading.delimiter")
     return equal[0]
 
 
@@ -230,7 +231,7 @@ def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
     rows, is_right = sample_rows(sample, delimiter)
     fits = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if is_right else 0.0
     if fits < raw_fits and raw_fits > 0.9:
-        return False, "quotes are read as text, because they do not enclose fields (--format csv)"
+        return False, "quotes are read as text, because they do not enclose fields (reading.format=csv)"
     if delimiter != "\t" or fits > raw_fits:
         return True, None
     opened = [cell for row in raw for cell in row if cell.startswith('"')]
@@ -241,7 +242,10 @@ def _recognise_quotes(sample: str, delimiter: str) -> tuple[bool, str | None]:
     if opened and len(enclosed) == len(opened) and (doubled or whole or raw[0][0] in enclosed):
         return True, None
     if enclosed:
-        return False, f"{len(enclosed):,} fields are in quotes, which are read as text (--format csv removes them)"
+        return (
+            False,
+            f"{len(enclosed):,} fields have quotes, which are read as text (reading.format=csv removes them)",
+        )
     return False, None
 
 
@@ -472,7 +476,7 @@ def _chunks(table: TableFile, reached: Advance) -> Iterator[tuple[bytes, bool]]:
                 before = lines + error.object[: error.start].count(b"\n")
                 why = f"is not {name}: byte {byte:#04x} ({error.reason})"
                 where = f"{table.file.name}:{before}" if is_utf8 else table.file.name
-                raise DamagedData(where, why, "name its encoding with --encoding") from error
+                raise DamagedData(where, why, "name its encoding with reading.encoding") from error
             if is_utf8:
                 lines += data.count(b"\n")
                 yield (data.removeprefix(codecs.BOM_UTF8) if is_first else data), is_last
@@ -511,9 +515,7 @@ def _divide(
     except csv.Error as error:
         if is_last or not str(error).startswith("unexpected end of data"):
             why = f"broken CSV ({str(error).partition(' - ')[0]})"
-            remedy = (
-                'check the quotes of this row (a quote in a text is doubled: ""), or --format tsv if quotes are text'
-            )
+            remedy = 'check the quotes of this row (a quote in a text is doubled: ""), or reading.format=tsv'
             raise DamagedData(f"{table.file.name}:{line + n_lines}", why, remedy) from error
     lines.seek(0)
     return rows, n_lines, len("".join(islice(lines, n_lines)).encode())
@@ -581,7 +583,7 @@ def _fitted(values: list[str], width: int, where: str, table: TableFile) -> list
     what = "tab-separated fields" if table.delimiter == "\t" else "fields"
     against = "the header has" if table.header_lines else "the first row has"
     shown = SEPARATORS.get(table.delimiter, repr(table.delimiter))
-    remedy = f"columns are separated by {shown}, another separator is named by --delimiter"
+    remedy = f"columns are separated by {shown}, another separator is named by reading.delimiter"
     if len(values) > width and table.quoted:
         remedy += "; a text with the separator in it needs double quotes"
     if len(values) > width and table.delimiter == "\t":

@@ -37,7 +37,7 @@ _OTHER_SCRIPTS = (
     "euc_jp",
     "cp949",
 )
-"""Encodings that are recognised, beside UTF-8, UTF-16, UTF-32 and cp1252; others are named with --encoding."""
+"""Encodings that are recognised, beside UTF-8, UTF-16, UTF-32 and cp1252; others are named with reading.encoding."""
 
 
 def recognise_encoding(file: InputFile, given: str | None) -> tuple[str, tuple[str, ...]]:
@@ -59,11 +59,13 @@ def recognise_encoding(file: InputFile, given: str | None) -> tuple[str, tuple[s
                 if part.count(0) > len(part) // 2:
                     return encoding, (f"the text is {encoding.upper()}",)
             if beginning.startswith(b"PK\3\4"):
-                raise DamagedData(file.name, "is not text but a zip archive or an Excel file", "give --format xlsx")
+                raise DamagedData(
+                    file.name, "is not text but a zip archive or an Excel file", "give reading.format=xlsx"
+                )
             if beginning.startswith(b"PAR1"):
-                raise DamagedData(file.name, "is not text but a Parquet file", "give --format parquet")
+                raise DamagedData(file.name, "is not text but a Parquet file", "give reading.format=parquet")
             why = f"is not text: NUL byte at byte {beginning.index(0)}"
-            raise DamagedData(file.name, why, "name its format with --format if its ending is another one's")
+            raise DamagedData(file.name, why, "name its format with reading.format if its ending is another one's")
         decoder = codecs.getincrementaldecoder("utf-8")()
         data = beginning
         try:
@@ -96,17 +98,16 @@ def recognise_encoding(file: InputFile, given: str | None) -> tuple[str, tuple[s
                     break
     if valid > len(foreign):
         why = f"is not UTF-8 at byte {at} of the line, though {valid:,} other lines are"
-        raise DamagedData(f"{file.name}:{first}", why, "mend the line, or name the encoding with --encoding")
+        raise DamagedData(f"{file.name}:{first}", why, "mend the line, or name the encoding with reading.encoding")
     encoding = likely_encoding(foreign)
     try:
         line = foreign[0].decode(encoding)
     except UnicodeDecodeError as error:
-        raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with --encoding") from error
+        raise DamagedData(f"{file.name}:{first}", "is not UTF-8", "name the encoding with reading.encoding") from error
     if encoding in _OTHER_SCRIPTS and not _is_of_its_script(b"".join(foreign).decode(encoding, errors="replace")):
         why = f"is neither UTF-8 nor another encoding for certain: as {encoding} it has {shown_word(line)!r}"
-        remedy = (
-            f"name the encoding with --encoding, or drop the bytes: iconv -c -f utf-8 -t utf-8 {file.name} > mended"
-        )
+        dropping = f"iconv -c -f utf-8 -t utf-8 {file.name} > mended"
+        remedy = f"name the encoding with reading.encoding, or drop the bytes: {dropping}"
         raise DamagedData(f"{file.name}:{first}", why, remedy)
     return encoding, (_encoding_note(line, encoding, first),)
 
@@ -117,7 +118,7 @@ def known_encoding(name: str) -> str:
         "".encode(name)
         known = codecs.lookup(name).name
     except LookupError as error:  # unknown, or no encoding of text, such as base64
-        raise UsageError("--encoding", f"{name!r} is unknown", "for example utf-8, cp1252 or utf-16") from error
+        raise UsageError("reading.encoding", f"{name!r} is unknown", "for example utf-8, cp1252 or utf-16") from error
     return "utf-8-sig" if known == "utf-8" else known
 
 
@@ -170,7 +171,9 @@ def _is_of_its_script(text: str) -> bool:
 
 
 def _encoding_note(line: str, encoding: str, number: int) -> str:
-    return f"the text is not UTF-8: read as {encoding}, such as {shown_word(line)!r} in line {number} (--encoding)"
+    return (
+        f"the text is not UTF-8: read as {encoding}, such as {shown_word(line)!r} in line {number} (reading.encoding)"
+    )
 
 
 def shown_word(text: str) -> str:
@@ -190,7 +193,7 @@ def text_of_file(file: InputFile, encoding: str, newline: str = "") -> Iterator[
         except UnicodeDecodeError as error:
             name = encoding.removesuffix("-sig").upper()
             why = f"is not {name}: byte {error.object[error.start]:#04x} ({error.reason})"
-            raise DamagedData(file.name, why, "name its encoding with --encoding") from error
+            raise DamagedData(file.name, why, "name its encoding with reading.encoding") from error
         finally:
             text.detach()
 

@@ -43,7 +43,7 @@ def open_excel(file: InputFile, layout: Layout) -> TableFile:
     with open_input_file(file) as (content, _):
         data = content.read()
         if not data.startswith(_BEGINNINGS):
-            remedy = "name its format with --format, such as csv"
+            remedy = "name its format with reading.format, such as csv"
             raise DamagedData(file.name, "is not an Excel file, whatever its ending is", remedy)
         try:
             book = library.load_workbook(io.BytesIO(data))

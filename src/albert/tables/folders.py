@@ -168,7 +168,7 @@ def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | Non
         except UnicodeDecodeError as error:
             if given is not None:
                 why = f"is not {given.removesuffix('-sig').upper()}: byte {data[error.start]:#04x} ({error.reason})"
-                raise DamagedData(where, why, "name its encoding with --encoding") from error
+                raise DamagedData(where, why, "name its encoding with reading.encoding") from error
             foreign[number] = data
             texts.append("")
             if sum(map(len, lines)) < 1 << 16:
@@ -182,10 +182,10 @@ def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | Non
             texts[number] = data.decode(likely)
         except UnicodeDecodeError as error:
             why = f"is neither UTF-8 nor {likely}: byte {data[error.start]:#04x}"
-            raise DamagedData(where, why, "name the encoding with --encoding (latin-1 has every byte)") from error
+            raise DamagedData(where, why, "name the encoding with reading.encoding (latin-1 has every byte)") from error
     first = min(foreign)
     shown = f"{shown_word(texts[first])!r} in {files[first].relative_to(folder).as_posix()}"
     verb = "is" if len(foreign) == 1 else "are"
     these = f"{len(foreign):,} of the files {verb} not UTF-8"
     texts = [text.strip() for text in texts]
-    return texts, (f"{these}: read as {likely}, such as {shown} (--encoding)",)
+    return texts, (f"{these}: read as {likely}, such as {shown} (reading.encoding)",)

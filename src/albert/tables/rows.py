@@ -175,12 +175,12 @@ def _refused_lines(path: Path, table: TableFile) -> UsageError:
     first = next(iter(records_of(table)), None)
     if first is not None and _COARSE_AND_FINE.match(str(first.fields[table.text_field])):
         why = f"has a label and a text on each line, such as {str(first.fields[table.text_field])[:40]!r}"
-        remedy = f"write a tab after the label: sed 's/ /\\t/' {path.name} > train.tsv, then --columns label text"
+        remedy = f"write a tab after the label: sed 's/ /\\t/' {path.name} > train.tsv, then reading.columns=label,text"
         return UsageError(path, why, remedy)
     why = "has lines that are not words with tags, and no columns"
     remedy = (
         "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line; "
-        f"labels in a file of their own: paste {path.name} LABELS > train.tsv, then --columns text label"
+        f"labels in a file of their own: paste {path.name} LABELS > train.tsv, then reading.columns=text,label"
     )
     return UsageError(path, why, remedy)
 
@@ -267,7 +267,7 @@ def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -
         format = "csv"
     elif format == "csv" and layout.format is None and not layout.has_task and not is_table and has_sentences(sample):
         format = "conll"
-        notes += ("read as a word and its tag on each line, because blank lines divide the lines (--format csv)",)
+        notes += ("read as a word and its tag on each line, because blank lines divide the lines (reading.format=csv)",)
     if format == "jsonl" and re.match(r"\s*\[\s*[{\]]", sample):
         format = "json"
         notes += ("one list of objects, not a line for each",)
@@ -319,10 +319,9 @@ def _member_of(file: InputFile) -> tuple[InputFile, str]:
 
 def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
     """A folder of texts, or a data set that `datasets` saved."""
-    is_file = {"--format": layout.format, "--delimiter": layout.delimiter, "--columns": layout.columns}
-    for option, value in (is_file | {"--no-header": layout.no_header or None}).items():
-        if value is not None:
-            raise UsageError(option, f"{name} is a folder", "leave it out, or name a file")
+    for key in ("format", "delimiter", "columns", "no_header"):
+        if getattr(layout, key):
+            raise UsageError(f"reading.{key}", f"{name} is a folder", "leave it out, or name a file")
     if (path / "dataset_dict.json").is_file():
         splits = sorted(each.name for each in path.iterdir() if (each / "state.json").is_file())
         why = f"is a data set of several splits: {', '.join(splits) or 'none is there'}"
@@ -416,7 +415,7 @@ def sentences_of_lines(file: TableFile) -> TableFile:
     layout = Layout(format="conll", encoding=file.encoding)
     tagged = open_table(file.file.path, layout, name=file.file.name)
     what = "a word and its tag" if most > 1 else "a word"
-    note = f"read as {what} on each line, because blank lines divide the lines into sentences (--format text)"
+    note = f"read as {what} on each line, because blank lines divide the lines into sentences (reading.format=text)"
     return replace(tagged, notes=(note, *tagged.notes))
 
 

@@ -183,7 +183,7 @@ def open_tagged(file: InputFile, encoding: str, notes: tuple[str, ...], layout: 
         declared = list(layout.columns)
         if len(declared) > size:
             why = f"names {len(declared)} columns, {file.name} has {size}"
-            raise UsageError("--columns", why, f"the first row is {', '.join(map(repr, first))[:120]}")
+            raise UsageError("reading.columns", why, f"the first row is {', '.join(map(repr, first))[:120]}")
         declared += names[len(declared) :]
     if declared:
         headings = declared
@@ -295,9 +295,9 @@ def tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
 
 def without_blank_lines(size: int, separator: str | None) -> str:
     """What to do with lines of words and tags that no blank line divides."""
-    columns = " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:size])
+    columns = ",".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:size])
     delimiter = {None: "space", "\t": "tab"}.get(separator, separator)
-    table = f"--format tsv --delimiter {delimiter} --columns {columns}"
+    table = f"reading.format=tsv reading.delimiter={delimiter} reading.columns={columns}"
     return f"write a blank line after each sentence; a table of single words and their labels is read with {table}"
 
 

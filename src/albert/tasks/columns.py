@@ -225,7 +225,7 @@ def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> 
     name = rows.names[position - 1]
     if name is None:
         why = f"column {position} has no name"
-        raise UsageError(f"--{option}", why, "name the columns with --columns, or say --no-header")
+        raise UsageError(f"--{option}", why, "name the columns with reading.columns, or say reading.no_header=true")
     return name
 
 
@@ -634,7 +634,8 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
         if task.kind == "classification":
             if len(value) != 1:
                 why = f"has {len(value)} labels in {column}"
-                raise DamagedData(row.where, why, "--classes needs exactly one, leave it out for several labels")
+                remedy = "--kind classification needs exactly one, leave it out for several labels"
+                raise DamagedData(row.where, why, remedy)
             value = value[0]
         result.append(replace(row, fields={**row.fields, column: value}))
     notes = (*rows.notes, f"the columns {column} hold a label each, or none") if are_labels else rows.notes
@@ -651,7 +652,7 @@ def single_labels(task: TableTask, rows: Rows) -> Rows:
         if isinstance(value, str):
             return value
         if len(value) > 1:
-            raise DamagedData(row.where, f"has {len(value)} labels in column {column!r}", "say --multi-label")
+            raise DamagedData(row.where, f"has {len(value)} labels in column {column!r}", "say --kind multi-label")
         return value[0] if value else ""
 
     return changed_rows(rows, column, convert)
@@ -683,12 +684,14 @@ def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to
     single = all(len(each) == 1 for each in hot)
     kind = task.kind or ("classification" if single else "multi-label")
     if kind not in ("classification", "multi-label"):
-        raise UsageError(f"column {column!r}", "holds vectors of 0 and 1", "they are labels: leave out --regression")
+        raise UsageError(f"column {column!r}", "holds vectors of 0 and 1", "they are labels: leave out --kind number")
     if kind == "classification" and not single:
-        raise UsageError("--classes", f"the vectors in {column!r} have several ones", "say --multi-label")
+        raise UsageError(
+            "--kind classification", f"the vectors in {column!r} have several ones", "say --kind multi-label"
+        )
     if to_learn:
         why = f"{column!r} holds vectors with {'one 1 each' if single else 'any number of ones'}"
-        inferred.append(Inferred("task", kind, why, "--multi-label" if single else "a column of labels"))
+        inferred.append(Inferred("task", kind, why, "--kind multi-label" if single else "a column of labels"))
 
     def convert(row: Row, value: Field) -> Field:
         true = tuple(names[at] for at, item in enumerate(value) if label_key(item) == "1")
@@ -772,7 +775,7 @@ _IN_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 """A number that may be one of thousands: 6.411."""
 _WRITTEN = re.compile(r"[-+]?\s*[$€£¥₹]?\s*[-+]?\d[\d.,'’\u00a0\u202f ]*\s*(%|€|\$|£|¥|₹|[A-Za-z]{2,3})?")
 _PLAIN_NUMBERS = "write digits with a decimal point, without signs of thousands, currencies and units: 1164.5"
-DECIMAL_COMMA = "say --decimal , if the comma is the decimal sign; otherwise " + _PLAIN_NUMBERS
+DECIMAL_COMMA = "say reading.decimal=, if the comma is the decimal sign; otherwise " + _PLAIN_NUMBERS
 
 
 def looks_like_a_written_number(text: str) -> bool:
@@ -801,7 +804,9 @@ def _decimal_points(task: TableTask, rows: Rows, inferred: list[Inferred], to_le
     example = next((value for value in values if _COMMA_NUMBER.fullmatch(value)), None)
     if example is not None and to_learn:
         point = example.replace(",", ".")
-        inferred.append(Inferred("numbers", f"{example} as {point}", "the decimal sign is a comma", "--decimal ."))
+        inferred.append(
+            Inferred("numbers", f"{example} as {point}", "the decimal sign is a comma", "reading.decimal=.")
+        )
 
     def convert(row: Row, value: Field) -> Field:
         if not isinstance(value, str):
@@ -831,4 +836,6 @@ def check_numbers(task: TableTask, rows: Rows, to_learn: bool) -> None:
     if in_thousands and others and all(value.isdecimal() and len(value) <= 3 for value in others):
         why = f"{in_thousands[0]!r} beside {others[0]!r} may have a decimal point or a sign of thousands"
         thousands = in_thousands[0].replace(".", "")
-        raise UsageError(f"column {column!r}", why, f"say --decimal . if it is decimal, otherwise write {thousands}")
+        raise UsageError(
+            f"column {column!r}", why, f"say reading.decimal=. if it is decimal, otherwise write {thousands}"
+        )

@@ -64,9 +64,9 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     labels = rows.values(label)
     if any(isinstance(value, tuple) for value in labels):
         if any(isinstance(value, tuple) for value in rows.values(text)):
-            return "token-classification", f"{text!r} and {label!r} hold lists", "--multi-label"
+            return "token-classification", f"{text!r} and {label!r} hold lists", "--kind multi-label"
         if all(value is None or len(value) == 1 for value in labels if not isinstance(value, str)):
-            return "classification", f"every list in {label!r} has one label", "--multi-label"
+            return "classification", f"every list in {label!r} has one label", "--kind multi-label"
         return "multi-label", f"{label!r} holds lists", "a column of one label a row"
     values = [value.strip() for value in labels if isinstance(value, str) and value.strip()]
     distinct = set(values)
@@ -74,20 +74,20 @@ def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
     count = f"{len(distinct):,} different values in {label!r}"
     if any(as_number(value) is None for value in distinct):
         refuse_doubtful_classes(values, label)
-        return "classification", f"{count}, not all of them numbers", "--regression, --multi-label"
+        return "classification", f"{count}, not all of them numbers", "--kind number, --kind multi-label"
     are_integers = all(number.is_integer() for number in numbers)
     repeated = len(values) >= 2 * len(distinct)
     if len(distinct) <= MANY_VALUES and are_integers:
-        return "classification", f"{count}, at most {MANY_VALUES}", "--regression, --multi-label"
+        return "classification", f"{count}, at most {MANY_VALUES}", "--kind number, --kind multi-label"
     if not are_integers:
-        return "regression", f"{count}, numbers with fractions", "--classes"
+        return "regression", f"{count}, numbers with fractions", "--kind classification"
     low = min(numbers)
     high = max(numbers)
     without_gaps = low in (0, 1) and high - low + 1 == len(numbers)
     if without_gaps and repeated and len(numbers) <= MAX_CLASSES:
         why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
-        raise UsageError(f"column {label!r}", why, "say --classes or --regression")
-    return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
+        raise UsageError(f"column {label!r}", why, "say --kind classification or --kind number")
+    return "regression", f"{count}, whole numbers from {low:.0f} to {high:.0f}", "--kind classification"
 
 
 _DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2}))([T ]\d{1,2}:|\Z)")
@@ -104,27 +104,29 @@ def refuse_doubtful_classes(values: Sequence[str], label: str) -> None:
         parts = {part.strip() for value in several for part in value.split(separator)}
         if len(several) > 1 and parts <= set(counts):
             why = f"holds {several[0]!r}, and its parts alone: are they several labels?"
-            raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+            remedy = f"say --kind multi-label --separator {separator!r}, or --kind classification"
+            raise UsageError(f"column {label!r}", why, remedy)
     for separator in "|;":
         several = [value for value in counts if separator in value]
         in_values = Counter(part.strip() for value in counts for part in {*value.split(separator)})
         share = sum(counts[value] for value in several) / len(values)
         if len(several) > 1 and share >= 0.5 and max(in_values.values()) > 1:
             why = f"holds {separator!r} in {share:.0%} of its rows, such as {several[0]!r}: are they several labels?"
-            raise UsageError(f"column {label!r}", why, f"say --multi-label --separator {separator!r}, or --classes")
+            remedy = f"say --kind multi-label --separator {separator!r}, or --kind classification"
+            raise UsageError(f"column {label!r}", why, remedy)
     refuse_comma_numbers(counts, label)
     dates = sum(_DATE.match(value) is not None for value in counts)
     if not few and dates > 0.9 * len(counts):
         why = f"holds {len(counts):,} different dates such as {values[0]!r}, which are no classes"
-        raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
+        raise UsageError(f"column {label!r}", why, "name another --label, or say --kind classification")
     written = [value for value in counts if looks_like_a_written_number(value)]
     if not few and len(written) > 0.95 * len(counts):
         example = next(value for value in written if as_number(value) is None)
         why = f"holds {len(counts):,} different values such as {example!r}: are they numbers?"
-        raise UsageError(f"column {label!r}", why, "write plain numbers (1164.5), or say --classes")
+        raise UsageError(f"column {label!r}", why, "write plain numbers (1164.5), or say --kind classification")
     if len(values) >= 20 and len(counts) > 0.8 * len(values):
         why = f"has {len(counts):,} different values in {len(values):,} rows, nearly every row has a label of its own"
-        raise UsageError(f"column {label!r}", why, "name another --label, or say --classes")
+        raise UsageError(f"column {label!r}", why, "name another --label, or say --kind classification")
 
 
 SEPARATORS = ("|", ";", ",", "/", "+", "#", " ")
@@ -177,7 +179,7 @@ def infer_task(
     if task.label_columns is not None and not had_kind and task.kind is not None:
         cells = "0 or 1" if task.label_cells == "switches" else "a label, or nothing,"
         why = f"--label names {len(task.label_columns)} columns, and each row has {cells} in each"
-        inferred.append(Inferred("task", task.kind, why, "--classes"))
+        inferred.append(Inferred("task", task.kind, why, "--kind classification"))
     if task.kind is None:
         task = _with_kind(task, rows, source, inferred)
     columns = rows.columns
@@ -189,8 +191,8 @@ def infer_task(
         rows = single_labels(task, rows)
     for name, kinds in KINDS_WITH.items():
         if getattr(task, name) is not None and kind not in kinds:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(flag, f"cannot be used with {kind}", f"it is for {', '.join(kinds)}")
+            named = name if name in ("option_labels", "label_names", "positive") else "--" + name.replace("_", "-")
+            raise UsageError(named, f"cannot be used with {kind}", f"it is for {', '.join(kinds)}")
     if kind == "token-classification":  # tagged text has fixed column names
         words, tags = (name if name in columns else None for name in (WORDS, TAGS))
         task = replace(task, words=task.words or words, tags=task.tags or tags)
@@ -210,7 +212,7 @@ def infer_task(
         listed = [listed_labels(task, row) for row in rows.rows]
         meaning = infer_option_labels(*expand_options(task, rows.rows), task.label, listed)
         why = f"this way fits the labels in {task.label!r}"
-        inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
+        inferred.append(Inferred("labels of options", meaning, why, "option_labels=from-1"))
         task = replace(task, option_labels=meaning)
     return task, rows, tuple(inferred)
 
@@ -428,7 +430,7 @@ def _with_labels(
         for label in labels if kind != "token-classification" else ():
             if label.casefold() in no_labels:
                 why = "a class of its own; a cell without a label is empty"
-                inferred.append(Inferred("no label?", repr(label), why, "an empty cell, --drop-unlabelled"))
+                inferred.append(Inferred("no label?", repr(label), why, "an empty cell, reading.drop_unlabelled=true"))
         for shown in similar_labels(labels) if kind != "token-classification" else ():
             inferred.append(Inferred("similar labels", shown, "they are different classes", "one spelling"))
     known = task.labels or ()
@@ -440,11 +442,11 @@ def _with_labels(
         is_rarer = frequency[label_key(first)] < frequency[label_key(second)]
         task = replace(task, positive=first if is_rarer else second)
         why = "the rarer class" if frequency[label_key(first)] != frequency[label_key(second)] else "the second class"
-        inferred.append(Inferred("F1 is that of", str(task.positive), why, "--positive"))
+        inferred.append(Inferred("F1 is that of", str(task.positive), why, "positive=LABEL"))
     if task.positive is not None and task.positive not in known:
         named = {name: label for label, name in (task.label_names or {}).items()}
         if task.positive not in named:
-            raise UsageError("--positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
+            raise UsageError("positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
         task = replace(task, positive=named[task.positive])
     if kind == "classification" and task.metrics is None and to_learn:
         task = _with_metrics_of_rare_classes(task, counts, inferred)
@@ -453,9 +455,7 @@ def _with_labels(
     counted = [str(number) for number in range(len(names))]
     if list(names) == counted and labels and "0" not in labels and set(labels) <= {*counted[1:], str(len(names))}:
         names = {str(int(number) + 1): name for number, name in names.items()}
-        inferred.append(
-            Inferred("label names", f"1 is {names['1']}", "there is no label 0", "--label-names 1=NAME ...")
-        )
+        inferred.append(Inferred("label names", f"1 is {names['1']}", "there is no label 0", "label_names=1=NAME"))
     names = {label: name for label, name in names.items() if label in labels or list(task.label_names or {}) != counted}
     task = replace(task, label_names=names or None)
     for label, name in names.items():
@@ -570,7 +570,7 @@ def hold_out_rows(task: DeclaredTask, rows: Rows, held_out: HeldOut) -> tuple[Ro
         remedy = "give more rows, or --dev"
         if target.strata:
             why = f"none can be kept back, every label in column {target.gold_column!r} occurs in one text only"
-            remedy += "; or is it a number (--regression, with decimal points), or the wrong column?"
+            remedy += "; or is it a number (--kind number, with decimal points), or the wrong column?"
         raise InvalidConfiguration("development set", why, remedy)
     train = [row for index, row in enumerate(rows.rows) if index not in chosen]
     dev = [row for index, row in enumerate(rows.rows) if index in chosen]

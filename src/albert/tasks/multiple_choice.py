@@ -144,7 +144,7 @@ class MultipleChoice(Task):
 
     # ---- A row of a file: a context, at least two options, and a question if there is one ---------------------------
 
-    file_options = ("--question-field", "--context-field", "--options")
+    file_options = ("--question", "--context", "--options")
 
     def read(self, record: Record, fields: Fields) -> Example:
         """Options are a list in one field, or each has its own field, where empty ones are absent."""

@@ -138,7 +138,7 @@ def infer_option_labels(
     others = [kind for kind in best if indices[kind] != indices[first]]
     if fewest == 0 and others:
         why = f"may name an option in two ways, {first} and {others[0]}"
-        raise UsageError(f"column {column!r}", why, f"say --option-labels {first} or {others[0]}")
+        raise UsageError(f"column {column!r}", why, f"say option_labels={first} or {others[0]}")
     return first
 
 

@@ -72,7 +72,7 @@ class Order(Pipeline):
 
     # ---- A row of a file --------------------------------------------------------------------------------------------
 
-    file_options = ("--text", "--pair-field")
+    file_options = ("--text", "--pair")
 
     def read(self, record: Record, fields: Fields) -> Example:
         first = text_of(record, fields.text, "--text")

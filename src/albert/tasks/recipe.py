@@ -33,7 +33,7 @@ class TaskRecipe:
         """Optimiser updates for this number of examples; InvalidConfiguration unless one of steps and epochs is set."""
         if (self.steps is None) == (self.epochs is None):
             why = "exactly one of steps and epochs must be set"
-            raise InvalidConfiguration("recipe", why, "give --steps or --epochs")
+            raise InvalidConfiguration("recipe", why, "give steps or epochs")
         if self.epochs is not None:
             return max(1, round(self.epochs * training_examples / self.batch_size))
         assert self.steps is not None

@@ -69,7 +69,7 @@ class Regression(TextTask):
         value = as_number(text.lstrip("0") if text.isdecimal() and text.isascii() and text.strip("0") else text)
         if value is None:
             has_digits = any(character.isdecimal() for character in text)
-            remedy = "write it as 1164.5" if has_digits else "name a column of numbers, or leave --regression out"
+            remedy = "write it as 1164.5" if has_digits else "name a column of numbers, or leave --kind number out"
             raise DamagedData(row.where, f"{text!r} in column {self.column!r} is not a number", remedy)
         if not abs(value) <= MAX_NUMBER:
             why = f"{text!r} in column {self.column!r} is not a finite number of at most 3.4e38"

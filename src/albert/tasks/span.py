@@ -159,7 +159,7 @@ class Span(Task):
 
     # ---- A row of a file, and a request -----------------------------------------------------------------------------
 
-    file_options = ("--question-field", "--context-field", "--top-k")
+    file_options = ("--question", "--context", "--top-k")
 
     def read(self, record: Record, fields: Fields) -> Example:
         question = text_in(record, fields.question, "--question")
@@ -448,7 +448,7 @@ def hold_out_questions(examples: Sequence[Example], seed: int) -> tuple[list[Exa
         if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
             break
     train = [example for example in examples if example.texts[1] not in held]
-    remedy = "give more data, or --null-threshold dev"
+    remedy = "give more data, or null_threshold=dev"
     if len(kinds) < 2:
         why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
         raise InvalidConfiguration("null threshold", why, remedy)

@@ -226,7 +226,7 @@ def read_label_names(values: Sequence[str]) -> dict[str, str]:
         label, equals, name = value.partition("=")
         if not equals or not label or not name:
             remedy = "write 0=negative 1=positive, or name a file with a name on each line"
-            raise UsageError("--label-names", f"{value!r} is neither a file nor LABEL=NAME", remedy)
+            raise UsageError("label_names", f"{value!r} is neither a file nor LABEL=NAME", remedy)
         names[label] = name
     return names
 

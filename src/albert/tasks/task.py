@@ -107,7 +107,7 @@ class Task(Pipeline):
         label = row.fields.get(self.gold_column or "", "")
         if isinstance(label, str) and not label.strip():
             why = f"empty label in column {self.gold_column!r}"
-            raise DamagedData(row.where, why, "--drop-unlabelled leaves such rows out")
+            raise DamagedData(row.where, why, "reading.drop_unlabelled=true leaves such rows out")
 
     # ---- What is trained on, of the `Features` of all examples ------------------------------------------------------
 

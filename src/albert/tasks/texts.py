@@ -47,7 +47,7 @@ class TextTask(Task):
 
     # ---- A row of a file: a text, and a second one if it is there or was named --------------------------------------
 
-    file_options = ("--text", "--pair-field")
+    file_options = ("--text", "--pair")
     takes_pair = True
 
     def read(self, record: Record, fields: Fields) -> Example:

@@ -67,7 +67,7 @@ def _launch(stage: Stage, jobs: Sequence[UnitJob], options: ExecutorOptions, log
         executor(**common).run()
         return
     if not slurm.partition:
-        raise UsageError("--slurm.partition", "is missing", "name the partition that has the machines (`sinfo`)")
+        raise UsageError("--partition", "is missing", "name the partition that has the machines (`sinfo`)")
     executor = SlurmPipelineExecutor(
         **common,
         time=slurm.time,

@@ -460,7 +460,7 @@ class DivergenceHistory:
 
 def diverged(non_finite: NonFinite, when: str = "nothing of this step entered the weights") -> Diverged:
     """The error that ends a run."""
-    remedy = "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
+    remedy = "lower the learning rate, lengthen the warm-up, or use precision=fp32; the last checkpoint is good"
     return Diverged(non_finite.subject, f"{non_finite.why}: training diverged, {when}", remedy)
 
 

@@ -26,7 +26,7 @@ def read(path: Path, content, **options):
         path.write_text("".join(json.dumps(row) + "\n" for row in content))
     else:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-    result = albert.finetune(train=path, dev=path, model=MODEL, statistics_only=True, **options)
+    result = albert.finetune(train=path, dev=path, model=MODEL, **options)
     assert result.reading is not None and result.reading.read is not None
     return result.reading.read
 
@@ -137,9 +137,9 @@ def test_a_folder_of_brat_is_refused_with_the_converter(tmp_path):
     write_brat(tmp_path / "brat" / "part")
     for folder in (tmp_path / "brat" / "part", tmp_path / "brat"):
         with pytest.raises(UsageError, match=r"BRAT's .ann files, .+; convert the folder: python examples/convert_ann"):
-            albert.finetune(train=folder, dev=folder, model=MODEL, statistics_only=True)
+            albert.finetune(train=folder, dev=folder, model=MODEL)
     with pytest.raises(UsageError, match="convert the folder"):
-        albert.finetune(train=tmp_path / "brat" / "part" / "0.ann", model=MODEL, statistics_only=True)
+        albert.finetune(train=tmp_path / "brat" / "part" / "0.ann", model=MODEL)
 
 
 def write_brat(folder: Path) -> Path:
@@ -171,13 +171,13 @@ def test_the_example_converts_raw_exports(tmp_path):
     for export, counted in said.items():
         done = convert(export, table)
         assert done.returncode == 0 and counted in done.stdout
-        result = albert.finetune(train=table, dev=table, model=MODEL, statistics_only=True)
+        result = albert.finetune(train=table, dev=table, model=MODEL)
         rows = result.reading.read.tables["train"].rows
         assert [row.fields["tags"] for row in rows] == [TAGS] * len(TEXTS)
     assert "1 marked parts in several pieces" in done.stdout
     (tmp_path / "choices.json").write_text(json.dumps(STUDIO_CHOICES))
     assert convert(tmp_path / "choices.json", table).returncode == 0
-    result = albert.finetune(train=table, dev=table, model=MODEL, label="sentiment", statistics_only=True)
+    result = albert.finetune(train=table, dev=table, model=MODEL, label="sentiment")
     assert result.reading.read.task.target == SingleLabel(("a", "b"), "sentiment")
     (folder / "0.ann").write_text("T1\tPER 2 6\tAnna\n")
     assert "0.ann:1: 'Anna' is not at this place" in convert(folder, table).stderr
@@ -233,7 +233,7 @@ def test_a_label_in_each_of_several_columns(tmp_path):
     assert found.task.target == MultiLabel(("a", "b", "c"), column)
     assert [row.fields[column] for row in found.tables["train"].rows][:2] == [("a",), ("b", "c")]
     with pytest.raises(DamagedData, match="2 labels"):
-        read(tmp_path / "a.csv", table, label=("label_1", "label_2"), classes=True)
+        read(tmp_path / "a.csv", table, label=("label_1", "label_2"), kind="classification")
     with pytest.raises(DamagedData, match="neither 0 nor 1"):
         read(tmp_path / "b.csv", "text,x,y\na,1,0\nb,0,1\nc,0,2\n", label=("x", "y"))
 

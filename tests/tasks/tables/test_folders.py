@@ -18,7 +18,7 @@ TEXTS = ["good film", "bad film", "long film", "dull book", "fine book", "poor s
 def reading(train: Path, **options):
     """How a table is read, with itself as the development set."""
     files = {"train": train, "dev": train, **options}
-    result = albert.finetune(**files, model=MODEL, statistics_only=True)
+    result = albert.finetune(**files, model=MODEL)
     assert result.reading is not None and result.reading.read is not None
     return result.reading
 
@@ -71,7 +71,7 @@ def test_folders_through_train_evaluate_and_predict(tmp_path, capsys):
     write_folders(tmp_path / "imdb" / "test")
     run_folder = tmp_path / "run"
     files = ["--train", str(tmp_path / "imdb" / "train"), "--dev", str(tmp_path / "imdb" / "test")]
-    settings = ["--model", str(MODEL), "--steps", "1", "--no-solve-head", "--output", str(run_folder)]
+    settings = ["--model", str(MODEL), "steps=1", "solve_head=false", "--output", str(run_folder)]
     assert run(["finetune", *files, *settings]) == 0
     capsys.readouterr()
     assert run(["evaluate", "--model", str(run_folder), "--dev", str(tmp_path / "imdb" / "test")]) == 0
@@ -97,7 +97,7 @@ def test_folders_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"tables/train\.csv"):
         reading(tmp_path / "tables")
     with pytest.raises(UsageError, match="is a folder"):
-        reading(tmp_path / "imdb" / "train", columns=("text", "label"))
+        reading(tmp_path / "imdb" / "train", reading={"columns": ("text", "label")})
     (tmp_path / "imdb" / "train" / "pos" / "picture.txt").write_bytes(b"PNG\0")
     with pytest.raises(DamagedData, match="pos/picture.txt"):
         reading(tmp_path / "imdb" / "train")
@@ -166,4 +166,4 @@ def test_what_is_no_file_says_what_to_write(tmp_path):
         reading(tmp_path / "*.parquet")
     (tmp_path / "a.csv").write_text(CSV)
     with pytest.raises(UsageError, match="one file"):
-        albert.finetune(str(tmp_path / "a.csv"), train=tmp_path / "a.csv", model=MODEL, statistics_only=True)
+        albert.finetune(str(tmp_path / "a.csv"), train=tmp_path / "a.csv", model=MODEL)

@@ -13,7 +13,7 @@ from albert.tasks.squad import locate_answer
 def preview(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> tuple[int, str]:
     """The exit code and all output of the preview of a table."""
     columns = options or ("--text", "text", "--label", "label")
-    code = run(["finetune", "--train", str(path), *columns, "--model", "tiny", "--statistics-only"])
+    code = run(["finetune", "--train", str(path), *columns, "--model", "tiny"])
     captured = capsys.readouterr()
     return code, captured.out + captured.err
 
@@ -30,12 +30,12 @@ ROWS = [["text", "label"], *([f"the film number {n} was {'good' if n % 2 else 'b
 def test_a_csv_file_called_xlsx_is_read_with_its_format_named(tmp_path, capsys):
     path = write_csv(tmp_path / "table.xlsx", ROWS)
     code, shown = preview(capsys, path)
-    assert code == 65 and "--format" in shown
-    code, _ = preview(capsys, path, "--text", "text", "--label", "label", "--format", "csv")
+    assert code == 65 and "reading.format" in shown
+    code, _ = preview(capsys, path, "--text", "text", "--label", "label", "reading.format=csv")
     assert code == 0
 
 
-@pytest.mark.parametrize(("start", "remedy"), [(b"PK\3\4", "--format xlsx"), (b"PAR1", "--format parquet")])
+@pytest.mark.parametrize(("start", "remedy"), [(b"PK\3\4", "reading.format=xlsx"), (b"PAR1", "reading.format=parquet")])
 def test_another_format_called_csv_is_named(tmp_path, capsys, start, remedy):
     path = tmp_path / "table.csv"
     path.write_bytes(start + b"\0\0\0\0")
@@ -49,7 +49,7 @@ def test_labels_such_as_1_0_are_whole_numbers_unless_one_has_a_fraction(tmp_path
     assert code == 0 and "0, 1 " in shown and "f1 (1)" in shown
     fractions = [ROWS[0], *([row[0], ("1.0", "1.5", "2.0")[n % 3]] for n, row in enumerate(ROWS[1:]))]
     path = write_csv(tmp_path / "fractions.csv", fractions)
-    code, shown = preview(capsys, path, "--text", "text", "--label", "label", "--classes")
+    code, shown = preview(capsys, path, "--text", "text", "--label", "label", "--kind", "classification")
     assert code == 0 and "1.0, 1.5, 2.0" in shown
 
 
@@ -70,7 +70,7 @@ def test_damaged_utf_8_in_english_is_not_read_as_another_script(tmp_path, capsys
     path = tmp_path / "table.csv"
     path.write_bytes(b"label,text\n" + b"\n".join(lines))
     code, shown = preview(capsys, path)
-    assert code == 65 and "--encoding" in shown and "iconv" in shown
+    assert code == 65 and "reading.encoding" in shown and "iconv" in shown
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,9 @@ def test_kind_is_inferred_from_labels(values, target, tmp_path):
 @pytest.mark.parametrize("first", [0, 1])
 def test_ambiguous_whole_numbers_are_refused(first, tmp_path):
     values = [*range(first, first + 91)] * 2
-    with pytest.raises(UsageError, match="column 'y': holds every whole number.*; say --classes or --regression"):
+    with pytest.raises(
+        UsageError, match="column 'y': holds every whole number.*; say --kind classification or --kind number"
+    ):
         read_labels(tmp_path, values)
     assert isinstance(read_labels(tmp_path, values, kind="classification").task.target, SingleLabel)
     assert read_labels(tmp_path, values, kind="regression").task.target == Regression("y")
@@ -130,7 +132,7 @@ def test_option_labels_are_inferred(labels, kind):
 
 @pytest.mark.parametrize("labels", [["1", "2"], ["B"]])
 def test_ambiguous_option_labels_are_refused(labels):
-    with pytest.raises(UsageError, match=r"may name an option in two ways, .+; say --option-labels"):
+    with pytest.raises(UsageError, match=r"may name an option in two ways, .+; say option_labels"):
         infer_option_labels(options(labels), ("x", "y", "z"), "l")
 
 
@@ -177,8 +179,8 @@ def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     read = read_labels(tmp_path, [1, 2] * 9, held_out=HeldOut(seed=3))
     save_table_task(tmp_path, read.table_task)
     saved = table_task_of(tmp_path / "model")
-    assert TableOptions(classes=True).task(saved) == saved
-    assert TableOptions(classes=True).task(TableTask(labels=("b", "a"))).labels == ("b", "a")
+    assert TableOptions(kind="classification").task(saved) == saved
+    assert TableOptions(kind="classification").task(TableTask(labels=("b", "a"))).labels == ("b", "a")
     assert saved == read.table_task and saved is not None
     again = read_task(saved)
     assert again.tables == read.tables and again.inferred == ()
@@ -253,7 +255,7 @@ TWO = labelled([1, 2])
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: cannot be used"),
         ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
         ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: cannot be used with regression"),
-        ({"option_labels": "letter"}, TWO, UsageError, "--option-labels: .+ it is for multiple-choice"),
+        ({"option_labels": "letter"}, TWO, UsageError, "option_labels: .+ it is for multiple-choice"),
         ({"label_names": {"1": "2", "2": "1"}}, TWO, InvalidConfiguration, "'2', the name of '1', is another label"),
         ({"label_names": {"1": "a", "2": "a"}}, TWO, InvalidConfiguration, "'a', the name of '1', is another label"),
         ({"metrics": ("f2",)}, TWO, InvalidConfiguration, "metric f2: cannot be used"),

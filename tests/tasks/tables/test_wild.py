@@ -25,7 +25,7 @@ def read(folder: Path, name: str, content: str | bytes, dev: str | None = None, 
     if dev is not None:
         files["dev"] = folder / f"dev{path.suffix}"
         files["dev"].write_text(dev)
-    result = albert.finetune(**files, model=MODEL, statistics_only=True, **options)
+    result = albert.finetune(**files, model=MODEL, **options)
     assert result.reading is not None and result.reading.read is not None
     return result.reading
 
@@ -101,12 +101,12 @@ CHOICES = lines(
         (
             "d.csv",
             "text;label\n" + "".join(f"{w}, really;{n},{n}5\n" for n, w in enumerate(WORDS)),
-            {"decimal": ","},
+            {"reading": {"decimal": ","}},
             Regression("label"),
             "separated by ';'",
         ),
         ("e.csv", 'text,label\n"a\nb, c",a\n"say ""no""",b\n', {}, TWO, None),
-        ("f.csv", table("~", "text", "label"), {"delimiter": "~"}, TWO, None),
+        ("f.csv", table("~", "text", "label"), {"reading": {"delimiter": "~"}}, TWO, None),
         ("g.csv", "text,label\n" + "".join(f"{w},{'ab'[n % 2]},,\n" for n, w in enumerate(WORDS)), {}, TWO, None),
         # A2, A3: columns without a name, no header
         (
@@ -123,21 +123,21 @@ CHOICES = lines(
             TWO,
             "ignored",
         ),
-        ("c.tsv", table("\t"), {"columns": ("text", "label")}, TWO, None),
+        ("c.tsv", table("\t"), {"reading": {"columns": ("text", "label")}}, TWO, None),
         (
             "d.tsv",
             table("\t"),
-            {"no_header": True, "text": "1", "label": "2"},
+            {"reading": {"no_header": True}, "text": "1", "label": "2"},
             SingleLabel(("a", "b"), "column 2"),
             None,
         ),
-        ("e.tsv", table("\t", "text", "label"), {"columns": ("text", "label")}, TWO, "it is not a row"),
+        ("e.tsv", table("\t", "text", "label"), {"reading": {"columns": ("text", "label")}}, TWO, "it is not a row"),
         # A4: encodings
         ("a.csv", "text,label\nschöne Grüße,a\nein Übel,b\n".encode("cp1252"), {}, TWO, "read as cp1252"),
         ("b.csv", "text,label\nОчень хороший фильм,a\nПлохой фильм и скучный,b\n".encode("cp1251"), {}, TWO, "cp1251"),
         ("c.csv", table(",", "text", "label").encode("utf-16"), {}, TWO, "UTF-16"),
         ("d.csv", b"\xef\xbb\xbf" + table(",", "text", "label").encode(), {}, TWO, None),
-        ("e.csv", "text,label\nKäse,a\nBrot,b\n".encode("cp850"), {"encoding": "cp850"}, TWO, None),
+        ("e.csv", "text,label\nKäse,a\nBrot,b\n".encode("cp850"), {"reading": {"encoding": "cp850"}}, TWO, None),
         # A5, A8: endings and formats
         ("a.data", table(",", "text", "label"), {}, TWO, None),
         ("b.ndjson", lines(*({"text": w, "label": "ab"[n % 2]} for n, w in enumerate(WORDS))), {}, TWO, None),
@@ -153,7 +153,13 @@ CHOICES = lines(
             MultiLabel(("a", "b"), "label"),
             "a label and",
         ),
-        ("j.any", "spam win it\nham no\n", {"format": "fasttext"}, SingleLabel(("ham", "spam"), "label"), None),
+        (
+            "j.any",
+            "spam win it\nham no\n",
+            {"reading": {"format": "fasttext"}},
+            SingleLabel(("ham", "spam"), "label"),
+            None,
+        ),
         # A6, A7: a table in .txt, quotes in tab-separated files
         ("a.txt", table("\t", "text", "label"), {}, TWO, "separated by a tab"),
         ("b.tsv", 'text\tlabel\n"He said ""no"""\ta\nyes\tb\n', {}, TWO, None),
@@ -200,7 +206,7 @@ CHOICES = lines(
             TokenTagging(PARTS_OF_SPEECH, "tags"),
             "column 2 of 4",
         ),
-        ("n.conll", CONLL_PLUS, {"columns": ("words", "pos", "tags")}, ROME, "column 3 of 4 ('tags')"),
+        ("n.conll", CONLL_PLUS, {"reading": {"columns": ("words", "pos", "tags")}}, ROME, "column 3 of 4 ('tags')"),
         (
             "o.conll",
             CONLL_PLUS.partition("\n")[2],
@@ -288,7 +294,7 @@ CHOICES = lines(
         (
             "g.tsv",
             table("\t", "text", "label", rows=[(w, ("x,y", "x", "y")[n % 3]) for n, w in enumerate(WORDS)]),
-            {"multi_label": True},
+            {"kind": "multi-label"},
             MultiLabel(("x", "y"), "label", ","),
             None,
         ),
@@ -325,7 +331,7 @@ def test_lines_before_the_header_and_escaped_quotes(name, tmp_path):
 
 def test_few_combinations_of_many_labels(tmp_path):
     rows = [(f"text {n}", "room; staff" if n % 3 else "food") for n in range(12)]
-    reading = read(tmp_path, "x.csv", table(",", "text", "label", rows=rows), multi_label=True)
+    reading = read(tmp_path, "x.csv", table(",", "text", "label", rows=rows), kind="multi-label")
     assert reading.read.task.target.labels == ("food", "room", "staff")
 
 
@@ -342,22 +348,37 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.csv", "text,label\na;b,c;d\ne;f,g;h\n", {"delimiter": "||"}, "--delimiter|delimiter: '||' is not one"),
-        ("b.csv", "x;a,y;b\n1;2,3;4\n", {}, "may be separated by ',' or ';'; say which with delimiter"),
+        (
+            "a.csv",
+            "text,label\na;b,c;d\ne;f,g;h\n",
+            {"reading": {"delimiter": "||"}},
+            "delimiter\": ...}: '||' is not one",
+        ),
+        (
+            "b.csv",
+            "x;a,y;b\n1;2,3;4\n",
+            {},
+            "may be separated by ',' or ';'; say which with reading={\"delimiter\": ...}",
+        ),
         ("c.csv", "text,text,label\na,b,c\n", {}, "two columns have the same name, 'text'"),
         ("d.tsv", table("\t"), {"text": "text"}, "the first row looks like a row"),
         ("e.csv", "text,label\na,b\nc,d,e\n", {}, "e.csv:3: has 3 fields where the header has 2"),
-        ("e2.csv", "a;x\nb;'y; z'\n'c; d';x\n", {"columns": ("label", "text")}, "single quotes do not enclose a field"),
+        (
+            "e2.csv",
+            "a;x\nb;'y; z'\n'c; d';x\n",
+            {"reading": {"columns": ("label", "text")}},
+            "single quotes do not enclose a field",
+        ),
         ("f.csv", b"text,label\na\0b,c\n", {}, "is not text: NUL byte"),
         ("g.csv", "é,ü,label\n".encode() * 9 + b"\xe9,x,a\n", {}, "g.csv:10: is not UTF-8"),
-        ("h.csv", table(",", "text", "label"), {"encoding": "utf-99"}, "'utf-99' is unknown"),
-        ("h.csv", table(",", "text", "label"), {"encoding": "base64"}, "'base64' is unknown"),
+        ("h.csv", table(",", "text", "label"), {"reading": {"encoding": "utf-99"}}, "'utf-99' is unknown"),
+        ("h.csv", table(",", "text", "label"), {"reading": {"encoding": "base64"}}, "'base64' is unknown"),
         ("h2.csv", "<!DOCTYPE html><html></html>", {}, "is a web page"),
         ("h3.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", {}, "is a pointer of Git LFS"),
         ("h4.csv", table(",", "text", "label", rows=DATES), {}, "28 different dates"),
         ("i.xls", "x", {}, "is not an Excel file, whatever its ending is; name its format"),
         ("j.txt", "Anna O\nRome B\n" * 400, {}, "no blank line between sentences; write a blank line after each"),
-        ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, "read with format tsv delimiter space columns A B"),
+        ("j2.conll", "Anna O\nRome B\n" * 16_000, {}, 'reading={"columns": ["A", "B"]}'),
         ("k.csv", WORD_A_ROW, {"words": "Word", "tags": "Tag"}, "one word in each row; name the column"),
         ("l.csv", table(",", "t", "label"), {"text": "T", "label": "label"}, "has no column 'T'; did you mean 't'?"),
         (
@@ -371,24 +392,24 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
             "o.tsv",
             table("\t", "text", "label", rows=MANY),
             {},
-            "numbers with a comma, such as '0,05'; say decimal ,",
+            'numbers with a comma, such as \'0,05\'; say reading={"decimal": ","}',
         ),
         (
             "o2.tsv",
             table("\t", "text", "label", rows=[(w, ("1,5", "2", "2,5")[n % 3]) for n, w in enumerate(WORDS * 9)]),
-            {"classes": True},
-            "holds numbers with a comma, such as '1,5'; say decimal ,",
+            {"kind": "classification"},
+            'holds numbers with a comma, such as \'1,5\'; say reading={"decimal": ","}',
         ),
         (
             "o3.tsv",
             table("\t", "text", "label", rows=[(f"t{n}", f"$1,{n}64.50") for n in range(30)]),
             {},
-            "different values such as '$1,064.50': are they numbers?; write plain numbers (1164.5), or say classes",
+            "values such as '$1,064.50': are they numbers?; write plain numbers (1164.5), or say kind=",
         ),
         (
             "o4.tsv",
             table("\t", "text", "label", rows=[(f"t{n}", f"{n} %") for n in range(30)]),
-            {"regression": True},
+            {"kind": "number"},
             "'0 %' is not a plain number; write digits with a decimal point, without signs of thousands, currencies",
         ),
         (
@@ -406,14 +427,14 @@ DATES = [(f"text {n}", f"2024-01-{n + 1:02d}") for n in range(28)]
         (
             "p.tsv",
             table("\t", "text", "label", rows=[("a", "1,164"), ("b", "2,500")]),
-            {"regression": True},
-            "'1,164' is not a plain number; say decimal , if the comma is the decimal sign; otherwise write digits",
+            {"kind": "number"},
+            '\'1,164\' is not a plain number; say reading={"decimal": ","} if the comma is the decimal sign',
         ),
         (
             "q.tsv",
             table("\t", "text", "label", rows=[("t", each) for each in ("x,y", "x", "y", "y,x")]),
             {},
-            "multi_label",
+            'say kind="multi-label" separator',
         ),
         (
             "r.tsv",
@@ -440,12 +461,12 @@ def test_tagged_text_without_blank_lines(tmp_path):
     path = tmp_path / "a.bio"
     path.write_text("Anna O\nRome B-place\n" * 50)
     with pytest.raises(albert.AlbertError, match="no blank line between sentences.* one sentence of 100 words; write"):
-        albert.finetune(train=path, model=MODEL, statistics_only=True)
+        albert.finetune(train=path, model=MODEL)
     with pytest.raises(albert.AlbertError, match="no blank line between sentences.* one sentence"):
-        albert.finetune(train=path, model=MODEL, statistics_only=True, columns=("words", "tags"))
+        albert.finetune(train=path, model=MODEL, reading={"columns": ("words", "tags")})
     reading = read(tmp_path, "b.bio", path.read_text())
     assert any("all 100 words are one sentence" in note for note in reading.read.raw["train"].notes)
-    as_table = {"format": "tsv", "delimiter": "space", "columns": ("A", "B"), "text": "A", "label": "B"}
+    as_table = {"reading": {"format": "tsv", "delimiter": "space", "columns": ("A", "B")}, "text": "A", "label": "B"}
     assert read(tmp_path, "c.bio", path.read_text(), **as_table).read.task.target == SingleLabel(("B-place", "O"), "B")
 
 
@@ -453,7 +474,7 @@ def test_labels_of_both_files_are_equal_and_missing_ones_are_left_out_on_request
     train = "text,label\n" + "".join(f"{word},{n % 2}.0\n" for n, word in enumerate(WORDS)) + "odd,\n"
     with pytest.raises(albert.AlbertError, match="a.csv:8: empty label"):
         read(tmp_path, "a.csv", train, dev="text,label\nx,1\ny,0\n")
-    reading = read(tmp_path, "a.csv", train, dev="text,label\nx,1\ny,0\n", drop_unlabelled=True)
+    reading = read(tmp_path, "a.csv", train, dev="text,label\nx,1\ny,0\n", reading={"drop_unlabelled": True})
     reading.read.check()
     assert reading.read.raw["train"].counts["rows_without_label"] == 1
     assert reading.statistics["dev"].counts["labels unknown to train"] == 0

@@ -19,11 +19,13 @@ def test_thousands_with_a_point_are_asked_about(tmp_path):
     prices = [("good film", "6.411"), ("bad film", "893"), ("long film", "1.250"), ("dull book", "77")] * 3
     content = table(";", "text", "label", rows=prices)
     with pytest.raises(albert.AlbertError) as asked:
-        read(tmp_path, "prices.csv", content, text="text", label="label", regression=True)
+        read(tmp_path, "prices.csv", content, text="text", label="label", kind="number")
     assert "decimal" in str(asked.value) and "'6.411'" in str(asked.value)
     with pytest.raises(albert.AlbertError, match="'6.411' in column 'label' has a point, though"):
-        read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=",")
-    found = read(tmp_path, "prices.csv", content, text="text", label="label", regression=True, decimal=".").read
+        read(tmp_path, "prices.csv", content, text="text", label="label", kind="number", reading={"decimal": ","})
+    found = read(
+        tmp_path, "prices.csv", content, text="text", label="label", kind="number", reading={"decimal": "."}
+    ).read
     assert found.tables["train"].values("label")[:2] == ["6.411", "893"]
 
 
@@ -31,13 +33,13 @@ def test_a_decimal_comma_is_named_once_and_kept_for_other_files(tmp_path):
     train = table(";", "text", "label", rows=[(text, f"{n},{n}5") for n, text in enumerate(WORDS * 4)])
     dev = table(";", "text", "label", rows=[("good film", "-3,5"), ("bad film", "4")])
     path = tmp_path / "train.csv"
-    found = read(tmp_path, path.name, train, dev=dev, decimal=",").read
+    found = read(tmp_path, path.name, train, dev=dev, reading={"decimal": ","}).read
     assert found.task.target == Regression("label")
     assert found.tables["train"].values("label")[:3] == ["0.05", "1.15", "2.25"]
     assert found.tables["dev"].values("label") == ["-3.5", "4"]
     output = tmp_path / "run"
     files = {"train": path, "dev": tmp_path / "dev.csv"}
-    albert.finetune(**files, decimal=",", model=MODEL, output=output, frozen=True, device="cpu")
+    albert.finetune(**files, reading={"decimal": ","}, model=MODEL, output=output, frozen=True, device="cpu")
     (tmp_path / "test.csv").write_text(dev)
     assert len(albert.evaluate(model=output, dev=tmp_path / "test.csv", device="cpu").predictions) == 2
 
@@ -53,7 +55,7 @@ def test_labels_that_differ_in_case_are_different_and_said(tmp_path):
 def test_numbers_with_three_decimals_are_read_as_they_are(tmp_path):
     rows = [("good film", "0.411"), ("bad film", "1.250"), ("long film", "2.125"), ("dull book", "3")] * 3
     content = table(",", "text", "label", rows=[*rows, ("fine book", "2.5")])
-    found = read(tmp_path, "scores.csv", content, text="text", label="label", regression=True).read
+    found = read(tmp_path, "scores.csv", content, text="text", label="label", kind="number").read
     assert found.tables["train"].values("label")[0] == "0.411"
 
 
@@ -82,7 +84,7 @@ def test_labels_with_a_separator_in_most_rows_are_asked_about(tmp_path):
     with pytest.raises(albert.AlbertError, match="several labels"):
         read(tmp_path, "wines.csv", table(",", "text", "label", rows=rows), text="text", label="label")
     classes = read(
-        tmp_path, "wines.csv", table(",", "text", "label", rows=rows), text="text", label="label", classes=True
+        tmp_path, "wines.csv", table(",", "text", "label", rows=rows), text="text", label="label", kind="classification"
     )
     assert len(classes.read.table_task.labels) == 3
 
@@ -121,7 +123,7 @@ def test_the_hint_can_be_pasted_and_names_pairs(names, hint, tmp_path, capsys):
         rows.append([str(n) if name.startswith("qid") else f"{text} {name}" for name in names[:-1]] + [str(n % 2)])
     path = tmp_path / "rows.tsv"
     path.write_text(table("\t", *names, rows=rows), encoding="utf-8")
-    assert run(["finetune", "--train", str(path), "--model", str(MODEL), "--statistics-only"]) == 2
+    assert run(["finetune", "--train", str(path), "--model", str(MODEL)]) == 2
     assert hint in capsys.readouterr().err
 
 
@@ -136,7 +138,7 @@ def test_a_second_text_that_is_missing_is_asked_about(tmp_path):
 def test_columns_of_a_file_without_a_header_are_no_pair(tmp_path, capsys):
     path = tmp_path / "rows.tsv"
     path.write_text("".join(f"{text} and more\t{n}\t{n % 2}\n" for n, text in enumerate(WORDS * 3)), encoding="utf-8")
-    assert run(["finetune", "--train", str(path), "--no-header", "--model", str(MODEL), "--statistics-only"]) == 2
+    assert run(["finetune", "--train", str(path), "reading.no_header=true", "--model", str(MODEL)]) == 2
     hint = capsys.readouterr().err
     assert "--label 'column 3' --text 'column 1'" in hint and "--pair" not in hint
 
@@ -145,7 +147,7 @@ def test_thousands_are_asked_about_in_training_only(tmp_path):
     scores = [("good film", "2.125"), ("bad film", "1.250"), ("long film", "0.5"), ("dull book", "3")] * 3
     few = table(",", "text", "label", rows=[("good film", "1.250"), ("bad film", "3")])
     content = table(",", "text", "label", rows=scores)
-    found = read(tmp_path, "scores.csv", content, dev=few, text="text", label="label", regression=True).read
+    found = read(tmp_path, "scores.csv", content, dev=few, text="text", label="label", kind="number").read
     assert found.tables["dev"].values("label") == ["1.250", "3"]
 
 

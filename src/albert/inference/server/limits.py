@@ -31,10 +31,10 @@ class Limits:
         for limit in fields(self):
             value = getattr(self, limit.name)
             if not value > 0:
-                raise InvalidConfiguration(f"limits.{limit.name} {value}", "must be above zero")
+                raise InvalidConfiguration(f"{limit.name} {value}", "must be above zero")
         if self.texts > self.queue_texts:
             why = f"a request of {self.texts} texts would never fit in a queue of {self.queue_texts}"
-            raise InvalidConfiguration("limits.queue_texts", why, "raise it, or lower limits.texts")
+            raise InvalidConfiguration("queue_texts", why, "raise it, or lower texts")
 
 
 @dataclass(frozen=True)

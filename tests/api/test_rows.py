@@ -69,7 +69,7 @@ def test_null_is_the_empty_text_in_every_format(model, tmp_path, capsys):
 def test_what_a_result_holds_is_printed_without_its_rows(model, tmp_path):
     rows = make_reviews()
     rows += [{"review": "", "stars": rows[0]["stars"]}] * 3
-    seen = albert.finetune(train=rows, model=model, text="review", label="stars", statistics_only=True)
+    seen = albert.finetune(train=rows, model=model, text="review", label="stars")
     reading = repr(seen.reading)
     assert reading == str(seen.reading) and "rows without text: 3" in reading and "because: " in reading
     assert reading.splitlines()[2].split() == ["rows", *(f"{each.rows}" for each in seen.reading.statistics.values())]

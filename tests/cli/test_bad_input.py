@@ -264,7 +264,7 @@ CASES: dict[str, list[tuple]] = {
             "{here}/out/checkpoints/step-00000004/model.safetensors remove 2",
             damaged_checkpoint,
         ),
-        ("seed=1", 78, "{here}/out seed", finished_run),
+        ("seed=1", 73, "{here}/out seed", finished_run),
     ],
     "predict": [
         ("{pretrained} --classify x", 78, "{pretrained} head classify"),
@@ -307,7 +307,7 @@ CASES: dict[str, list[tuple]] = {
         ("micro_batch_tokens=0", 78, "micro_batch_tokens 0", TABLE),
         ("workers=-1", 78, "workers -1", TABLE),
         ("", 73, "{here}/out", TABLE | {"out": "m"}),
-        ("", 73, "{here}/out recipe.json", finished_run),
+        ("", 73, "{here}/out task", finished_run),
     ],
     TUNED.replace("train.csv", "t.xlsx"): [("", 65, "t.xlsx", {"t.xlsx": "PK"})],
     "finetune": [
@@ -394,7 +394,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     EVALUATE: [
         ("", 65, "{here}/dev.csv:3", {"dev.csv": ROWS.replace("negative", "poor")}),
-        ("micro_batch_tokens=0", 78, "micro_batch_tokens 0", DEV),
+        ("--micro-batch-tokens 0", 78, "micro_batch_tokens 0", DEV),
         ("--results {here}/dev.csv/r", 73, "{here}/dev.csv", DEV),
         ("--submission {here}/dev.csv", 73, "{here}/dev.csv", DEV),
     ],

@@ -156,7 +156,7 @@ def _check_answers(examples: Sequence[Example], features: SpanFeatures, numbers:
     """Answers from random logits are slices of the contexts; returns their number."""
     draws = np.random.default_rng(numbers.getrandbits(32))
     rows = [draws.standard_normal((int(length), 2)) for length in features.sequences.lengths]
-    found = best_answers(examples, features, rows, ANSWER_TOKENS, n_best=3, may_be_absent=numbers.random() < 0.5)
+    found = best_answers(features, rows, ANSWER_TOKENS, n_best=3, may_be_absent=numbers.random() < 0.5)
     for example, spans, answers in zip(examples, features.character_spans, found, strict=True):
         context = example.texts[1]
         if bool(answers.candidates) != bool(len(spans)):

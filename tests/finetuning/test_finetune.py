@@ -270,7 +270,7 @@ def test_options_of_a_question_stay_together_and_in_order(n, options, world, tok
 LENGTHS = (3, 5, 2)
 
 
-def loss_of(output, targets, target):
+def loss_of(output, targets, target, **slots):
     """The loss of a model with this output for three sequences, and the arguments that the model got."""
     calls = []
 
@@ -280,7 +280,7 @@ def loss_of(output, targets, target):
             return output
 
     ids = [np.zeros(length, np.int64) for length in LENGTHS]
-    sums = TaskLoss(target)(Model(), TaskBatch(pack(ids, ids), targets, target.term))
+    sums = TaskLoss(target)(Model(), TaskBatch(pack(ids, ids), targets, target.term, **slots))
     return sums.losses[target.term].item(), sums.correct, calls[0]
 
 
@@ -308,7 +308,8 @@ def test_other_losses_are_sums():
     loss, correct, _ = loss_of(numbers, gold, Regression("y"))
     assert loss == pytest.approx(((numbers[:, 0] - gold) ** 2).sum().item(), rel=1e-6) and correct == {}
     options = torch.randn(3)  # the options of one question compete with each other
-    loss, _, _ = loss_of(options, torch.tensor([2]), MultipleChoice(("A", "B", "C"), "y"))
+    slots = {"example_of": torch.zeros(3, dtype=torch.int64), "slot_of": torch.arange(3), "n_slots": 3}
+    loss, _, _ = loss_of(options, torch.tensor([2]), MultipleChoice(("A", "B", "C"), "y"), **slots)
     assert loss == pytest.approx(functional.cross_entropy(options[None], torch.tensor([2])).item(), rel=1e-6)
 
 

@@ -5,7 +5,7 @@ import pytest
 from dev.reliability import offsets
 from dev.reliability.trials import Tries
 
-from albert.tasks import span
+from albert.tasks import span_windows
 from albert.text.sentencepiece import SentencePieceTokenizer
 
 
@@ -29,7 +29,7 @@ def test_tokens_judged_twice_are_detected(outcome, monkeypatch):
     def everywhere(pieces, n_tokens):
         return [np.ones(stop - start, bool) for start, stop in pieces]
 
-    monkeypatch.setattr(span, "best_windows", everywhere)
+    monkeypatch.setattr(span_windows, "best_windows", everywhere)
     assert "judged twice" in outcome(200).failures[0]
 
 

@@ -10,8 +10,9 @@ from jaxtyping import Float32
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from albert.inference.engine import PrecisionChoice
-from albert.inference.predictor import Pooling, Predictor
+from albert.inference.predictor import Predictor
 from albert.inference.texts import check_texts
+from albert.model.albert import Pooling
 
 
 class AlbertEmbedding(TransformerMixin, BaseEstimator):

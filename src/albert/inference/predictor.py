@@ -5,23 +5,23 @@ any number and lengths are computed together without padding, and each result is
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
-from torch import Tensor, nn
+from jaxtyping import Float32
 
 from albert.checkpoints import model_directory
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.sentence_transformers import SentenceVectors, open_dense, sentence_vectors_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
+from albert.inference.runner import PipelineRunner
 from albert.inference.texts import (
     MEANINGLESS_VECTOR,
     check_lists,
@@ -36,22 +36,19 @@ from albert.inference.texts import (
 from albert.inference.trained import head_of, lengths_of, trained_on_pairs
 from albert.model.albert import (
     AlbertForPairClassification,
-    PooledEncoder,
     Pooling,
     set_depth,
 )
-from albert.model.packing import pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.words import counted
-from albert.tasks.embed import piece_weights
-from albert.tasks.examples import Example, Features, asked
-from albert.tasks.fill_mask import FilledMask, MaskFeatures
+from albert.tasks.examples import Example, asked
+from albert.tasks.fill_mask import FilledMask
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import RankedOption
 from albert.tasks.order import PredictedOrder
-from albert.tasks.pipeline import Pipeline, Settings, UnansweredTexts
+from albert.tasks.pipeline import Pipeline, Settings
 from albert.tasks.pipelines import endpoints, pipelines_of
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import LabelScore
@@ -62,15 +59,7 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
 
-class HeadsAfterLayers(NamedTuple):
-    """What the heads of a model give for a text after each layer: for each mask logits [layers, V], and the logits of
-    a classifier, or of the order of a pair, [layers, labels]."""
-
-    masks: list[Float[Tensor, "layers V"]]
-    labels: Float[Tensor, "layers labels"] | None
-
-
-class Predictor:
+class Predictor(PipelineRunner):
     """A trained model with its tokenizer and device, for inference.
 
     Methods raise InvalidConfiguration if the model has no trained head for them, and UsageError for inputs that are not
@@ -220,11 +209,6 @@ class Predictor:
         return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
 
     @property
-    def network(self) -> nn.Module:
-        """The model with its head."""
-        return self.packed_model.model
-
-    @property
     def max_length(self) -> int:
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
         return self.lengths.max_length
@@ -293,92 +277,10 @@ class Predictor:
             raise UsageError("--task", f"{self.name} supports several tasks", f"choose {known}")
         return of_head[0] if of_head else self.pipeline("embed")
 
-    # ---- From examples to replies: every request and every row takes this way ---------------------------------------
-
-    def replies(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
-        """The reply of a pipeline to each example; raises UnansweredTexts for those that have none."""
-        features = pipeline.encode(examples, self.tokenizer, pipeline.fitted(self.lengths))
-        decoded = pipeline.decode(self._outputs(pipeline, features), features)
-        replies: list[Any] = []
-        reasons: dict[int, tuple[str, str | None]] = {}
-        subject = ""
-        for number, row in enumerate(zip(examples, decoded, features.cut_of_examples, strict=True)):
-            try:
-                replies.append(pipeline.reply(*row))
-            except UnansweredTexts as error:
-                subject = error.subject
-                reasons[number] = error.reasons[0]
-        if reasons:
-            raise UnansweredTexts(subject, reasons)
-        return replies
-
-    def replies_or_errors(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
-        """The reply to each example, or the error why it has none."""
-        try:
-            return self.replies(pipeline, examples)
-        except UnansweredTexts as error:
-            reasons = error.reasons
-            answerable = [example for number, example in enumerate(examples) if number not in reasons]
-            others = iter(self.replies(pipeline, answerable) if answerable else [])
-            return [error.only(number) if number in reasons else next(others) for number in range(len(examples))]
-
-    def _outputs(self, pipeline: Any, features: Features) -> Any:
-        """What the network gives for the sequences, as the pipeline's `decode` takes it."""
-        sequences = features.sequences
-        ids = [sequences.token_ids(number) for number in range(len(sequences))]
-        types = [sequences.token_type_ids(number) for number in range(len(sequences))]
-        match pipeline.runs:
-            case "masks":
-                none = [np.zeros(0, np.int64)] * len(ids)
-                positions = features.positions if isinstance(features, MaskFeatures) else none
-                return self.packed_model.at(ids, types, positions)
-            case "vectors":
-                rows = self.pooled_model(pipeline.pooling).rows(ids, types)
-                vectors = np.asarray(rows, np.float32).reshape(len(ids), self.config.hidden_size)
-                if self.dense is None:
-                    return vectors
-                with torch.inference_mode():
-                    return self.dense(torch.from_numpy(vectors)).numpy()
-            case "layers":
-                assert isinstance(features, MaskFeatures)
-                return self._heads_after_layers(pipeline, features, ids, types)
-        return self.packed_model.rows(ids, types)
-
-    def _heads_after_layers(
-        self, pipeline: Any, features: MaskFeatures, ids: Sequence[np.ndarray], types: Sequence[np.ndarray]
-    ) -> Iterator[HeadsAfterLayers]:
-        """For each text; the states of all layers are large, so the texts are computed one by one."""
-        model: Any = self.network
-        encoder: Any = getattr(model, "albert", model)
-        for number, positions in enumerate(features.positions):
-            masks = []
-            labels = None
-            with torch.inference_mode():
-                packed = pack([ids[number]], [types[number]]).to(self.device)
-                states = [state.float() for state in encoder.hidden_states(packed)]
-                for position in positions.tolist() if pipeline.fills_masks else ():
-                    at_mask = torch.stack([state[position] for state in states])
-                    masks.append(model.predictions(at_mask, model.albert.embeddings.word_embeddings.weight))
-                if pipeline.labels:
-                    labels = torch.cat([model.head_outputs(state, packed) for state in states]).float()
-                elif pipeline.order is not None and bool(types[number].any()):
-                    order = [model.sop_classifier(model.albert.pool(state, packed)) for state in states]
-                    labels = torch.cat(order).float()
-            yield HeadsAfterLayers(masks, labels)
-
     def _check_second_texts(self, name: str, are_given: bool, *pipelines: str) -> None:
         """Raises UsageError for second texts that the model was not trained with, or that are missing."""
         self.pipeline(*pipelines)
         check_second_texts(name, are_given, self.reads_pairs)
-
-    def pooled_model(self, pooling: Pooling) -> PackedModel:
-        """The encoder with a pooling, made once."""
-        if pooling not in self._pooled:
-            weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
-            encoder: Any = getattr(self.network, "albert", self.network)
-            pooled = PooledEncoder(encoder, pooling, weights)
-            self._pooled[pooling] = PackedModel(pooled, self.device)
-        return self._pooled[pooling]
 
     # ---- What users call --------------------------------------------------------------------------------------------
 

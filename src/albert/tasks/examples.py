@@ -119,6 +119,17 @@ class Features:
     slot_of: np.ndarray
     cut: np.ndarray
 
+    def only(self, members: np.ndarray, targets: np.ndarray) -> "Features":
+        """Some of the sequences, each as an example of its own, with targets."""
+        return Features(
+            sequences=self.sequences.select(members),
+            targets=targets,
+            counts=self.counts,
+            example_of=np.arange(len(members)),
+            slot_of=np.zeros(len(members), np.int64),
+            cut=self.cut[members],
+        )
+
     @property
     def cut_of_examples(self) -> list[list[int]]:
         """The tokens cut of the sequences of each example; for examples that have a sequence."""

@@ -58,6 +58,23 @@ class MaskFeatures(Features):
     positions: list[np.ndarray]
 
 
+def mask_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> MaskFeatures:
+    """A sequence for each text, or pair of texts, in which literal masks are mask tokens."""
+    rows = [example.texts for example in examples]
+    sequences, cut = text_sequences(rows, tokenizer, max_length, masked=True)
+    numbers = range(len(sequences))
+    return MaskFeatures(
+        sequences=sequences,
+        targets=np.zeros(0, np.int64),
+        counts={},
+        example_of=np.arange(len(sequences)),
+        slot_of=np.zeros(len(sequences), np.int64),
+        cut=cut,
+        tokenizer=tokenizer,
+        positions=[np.flatnonzero(sequences.token_ids(number) == tokenizer.mask_id) for number in numbers],
+    )
+
+
 @dataclass(frozen=True)
 class FillMask(Pipeline):
     """The `top_k` most likely tokens for each mask."""
@@ -113,31 +130,19 @@ class FillMask(Pipeline):
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> MaskFeatures:
         """Raises UnansweredTexts for texts without a mask or with too many tokens."""
-        sequences, cut = text_sequences(
-            [example.texts for example in examples], tokenizer, lengths.max_length, masked=True
-        )
+        features = mask_features(examples, tokenizer, lengths.max_length)
         reasons: dict[int, tuple[str, str | None]] = {}
         for number, example in enumerate(examples):
             (text,) = example.texts
             if MASK not in text and tokenizer.piece(tokenizer.mask_id) not in text:
                 reasons[number] = (f"has no {MASK} to fill", NO_MASK)
-            elif cut[number]:
-                n_tokens = sequences.lengths[number] + cut[number]
+            elif features.cut[number]:
+                n_tokens = features.sequences.lengths[number] + features.cut[number]
                 why = f"has {n_tokens} tokens, the model reads {lengths.max_length}"
                 reasons[number] = (why, f"leave only what is near the {MASK}")
         if reasons:
             raise UnansweredTexts("text", reasons)
-        numbers = range(len(sequences))
-        return MaskFeatures(
-            sequences=sequences,
-            targets=np.zeros(0, np.int64),
-            counts={},
-            example_of=np.arange(len(sequences)),
-            slot_of=np.zeros(len(sequences), np.int64),
-            cut=cut,
-            tokenizer=tokenizer,
-            positions=[np.flatnonzero(sequences.token_ids(number) == tokenizer.mask_id) for number in numbers],
-        )
+        return features
 
     # ---- From the logits at the masks to a reply --------------------------------------------------------------------
 

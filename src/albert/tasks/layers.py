@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypedDict
 
-import numpy as np
-
 from albert.tables.records import Record
-from albert.tasks.examples import Example, Features, asked, text_sequences
-from albert.tasks.fill_mask import FillMask, MaskFeatures
+from albert.tasks.examples import Example, Features, asked
+from albert.tasks.fill_mask import FillMask, MaskFeatures, mask_features
 from albert.tasks.order import Order
 from albert.tasks.pipeline import Fields, Head, Lengths, Pipeline
 from albert.text.tokenizer import Tokenizer
@@ -111,22 +109,10 @@ class Layers(Pipeline):
     runs = "layers"
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> MaskFeatures:
-        rows = [example.texts for example in examples]
-        sequences, cut = text_sequences(rows, tokenizer, lengths.max_length, masked=True)
-        numbers = range(len(sequences))
-        return MaskFeatures(
-            sequences=sequences,
-            targets=np.zeros(0, np.int64),
-            counts={},
-            example_of=np.arange(len(sequences)),
-            slot_of=np.zeros(len(sequences), np.int64),
-            cut=cut,
-            tokenizer=tokenizer,
-            positions=[np.flatnonzero(sequences.token_ids(number) == tokenizer.mask_id) for number in numbers],
-        )
+        return mask_features(examples, tokenizer, lengths.max_length)
 
     def decode(self, outputs: Iterable[Any], features: Features) -> list[LayersOfText]:
-        """The outputs are `HeadsAfterLayers` of `albert.inference.predictor`, one for each text."""
+        """The outputs are `HeadsAfterLayers` of `albert.inference.runner`, one for each text."""
         assert isinstance(features, MaskFeatures)
         tokenizer = features.tokenizer
         decoded: list[LayersOfText] = []

@@ -2,9 +2,9 @@
 
 A pipeline says, in this order: which models have it, what it reads of a row, what a request is, how an example becomes
 token ids, what the network's outputs mean, what a reply is, which columns a file gets, and which outputs an ONNX file
-has. It keeps no model: a `Predictor` runs the network between `encode` and `decode`. `albert predict`, the server with
-its OpenAPI document and its page, and ONNX export ask these methods; `albert.tasks.pipelines` lists all of them. One
-that can be trained is a `Task` (`albert.tasks.task`).
+has. It keeps no model: `albert.inference.runner` runs the network between `encode` and `decode`. `albert predict`, the
+server with its OpenAPI document and its page, and ONNX export ask these methods; `albert.tasks.pipelines` lists all of
+them. One that can be trained is a `Task` (`albert.tasks.task`).
 
 Requests are dataclasses and replies are TypedDicts, whose hints `albert.inference.server.models` turns into models of
 pydantic. Methods that compute with torch import it themselves, so that a command's help loads none."""

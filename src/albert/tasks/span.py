@@ -204,14 +204,7 @@ class Span(Task):
             windows = np.flatnonzero(usable[features.example_of])
         else:
             windows = np.flatnonzero(has_answer)
-        return Features(
-            sequences=features.sequences.select(windows),
-            targets=np.maximum(features.targets[windows], 0),
-            counts=features.counts,
-            example_of=np.arange(len(windows)),
-            slot_of=np.zeros(len(windows), np.int64),
-            cut=features.cut[windows],
-        )
+        return features.only(windows, np.maximum(features.targets[windows], 0))
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 

@@ -189,15 +189,7 @@ class TokenTagging(Labelled):
         members = features.learnable
         if not len(members):
             raise InvalidConfiguration(title, "no sentence of the training set has a word")
-        tokens = features.sequences.token_indices(members)
-        return Features(
-            sequences=features.sequences.select(members),
-            targets=features.targets[tokens],
-            counts=features.counts,
-            example_of=np.arange(len(members)),
-            slot_of=np.zeros(len(members), np.int64),
-            cut=features.cut[members],
-        )
+        return features.only(members, features.targets[features.sequences.token_indices(members)])
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 

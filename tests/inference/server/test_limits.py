@@ -48,7 +48,7 @@ def server(classifier, serve):
         ({"texts": [["a"]]}, 422, "texts.0: is a list, a text is expected"),
         (b'{"texts": ["\\ud800"]}', 422, "texts.0"),
         (TEXT | {"text": "a"}, 422, "text: is not a field of this request"),
-        (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 texts"),
+        (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 text;"),
     ],
 )
 def test_invalid_request_gets_its_reason(body, status, why, server):

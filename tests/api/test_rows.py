@@ -189,7 +189,7 @@ def test_a_wrong_argument_is_one_line(model):
 import sys, albert, numpy
 model = {str(model)!r}
 loaded = albert.load(model)
-type(loaded).require = lambda *abilities: None
+type(loaded).pipeline = lambda *names: None
 texts = numpy.array(["a film", "b"])
 assert albert.pack(loaded.tokenizer, texts, texts).lengths == albert.pack(loaded.tokenizer, [*texts], [*texts]).lengths
 for call in {[*WRONG]!r}:

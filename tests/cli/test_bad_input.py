@@ -94,9 +94,10 @@ def damaged_corpus(scene, here: Path) -> None:
 
 
 def damaged_checkpoint(scene, here: Path) -> None:
-    """A copy of the run without its model and with a truncated newest checkpoint."""
+    """A copy of the run without its model and results, and with a truncated newest checkpoint."""
     shutil.copytree(scene.run, here / "out")
     shutil.rmtree(here / "out" / "model")
+    (here / "out" / "results.json").unlink()
     weights = here / "out" / "checkpoints" / "step-00000004" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-9])
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -40,9 +40,6 @@ class RunWork(Described, ABC, Generic[Result]):
     device: torch.device
     read_from: Sequence[Path] = ()
     """Files and folders that are read: a run that contains one of them is not replaced."""
-
-    KEEPS_CHECKPOINTS: ClassVar[bool] = False
-    """Whether a finished run may continue, so that its checkpoints stay."""
 
     @abstractmethod
     def set_up(self, run: Run, is_new: bool) -> TrainingTask:

@@ -94,6 +94,8 @@ class Described:
     """Settings that do not change the result."""
     GROWS: ClassVar[Collection[str]] = ()
     """Settings that later updates alone depend on."""
+    KEEPS_CHECKPOINTS: ClassVar[bool] = False
+    """Whether a finished run may continue, so that its checkpoints stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,8 @@ def same_run(folder: RunFolder, run: Described) -> Standing:
             why = f"holds the runs of several {SEVERAL_RUNS[several]}, not one"
             raise CannotCreate(folder.path, why, _ANOTHER_OUTPUT)
         return "new"
-    is_finished = folder.results_path.is_file()
+    has_model = folder.model_path.is_dir() or not run.KEEPS_CHECKPOINTS  # it is written anew from the last checkpoint
+    is_finished = folder.results_path.is_file() and has_model
     saved = read_versioned(folder.recipe_path)
     difference = _other_settings(saved, run) or _other_input(folder, run)
     if difference is not None:

@@ -41,6 +41,17 @@ def test_a_run_is_resumed_until_its_results_are_written(folder):
     assert same_run(folder, described()) == "finished"
 
 
+def test_a_run_that_keeps_its_checkpoints_writes_a_model_anew_that_is_gone(folder):
+    class Kept(Call):
+        KEEPS_CHECKPOINTS = True
+
+    finish(folder)
+    kept = Kept(record=RECORD, inputs=INPUTS)
+    assert same_run(folder, kept) == "resumed"
+    folder.model_path.mkdir()
+    assert same_run(folder, kept) == "finished"
+
+
 def test_settings_that_change_no_result_may_differ_and_the_record_has_the_newest(folder):
     finish(folder)
     changed = described(workers=4, machine={"device": "cuda"})

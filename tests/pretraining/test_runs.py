@@ -87,7 +87,7 @@ def test_total_steps_may_not_change(tiny_recipe, tiny_corpus, tmp_path):
     result = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
     assert read_json_object(result.model / "config.json")["sentence_objective"] == "sop"
     longer = replace(recipe, schedule=replace(tiny_recipe.schedule, total_steps=20))
-    with refusal(CannotCreate, "schedule.total_steps", 12, 20):
+    with refusal(CannotCreate, "settings: steps (12, now 20)"):
         pretrain(longer, tiny_corpus, tmp_path / "run", "cpu")
 
 

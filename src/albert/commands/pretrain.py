@@ -34,7 +34,7 @@ from albert.pretraining.recipe import (
 from albert.pretraining.start_record import Head, recorded_start
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import to_json
+from albert.runtime.json_files import values_by_keys
 from albert.runtime.words import counted
 from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.run_folder import RunFolder
@@ -304,12 +304,15 @@ def show_start(
     console: Console, title: str, recipe: PretrainingRecipe, output: Path, resumed_after: int | None
 ) -> None:
     """Print the recipe, and where a run is resumed."""
-    values = to_json(recipe)
-    values["model"].pop("vocab_size")  # that of the corpus
-    for key, value in values.items():
-        if isinstance(value, dict):
-            values[key] = ", ".join(f"{inner} {item}" for inner, item in value.items() if item is not None)
-    shown = {key: str(value) for key, value in values.items() if value not in (None, [])}
+    shown: dict[str, str] = {}
+    for key, value in values_by_keys(recipe).items():
+        group, _, field = key.rpartition(".")
+        if value in (None, []) or key == "architecture.vocab_size":  # that of the corpus
+            continue
+        if group:
+            shown[group] = ", ".join(filter(None, (shown.get(group), f"{field} {value}")))
+        else:
+            shown[key] = str(value)
     console.print(key_value_table(f"recipe {title}", shown))
     if resumed_after is not None:
         console.print(f"resuming {output} after step {resumed_after:,}")

@@ -10,7 +10,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.start_record import StartRecord
 from albert.runtime.devices import describe_machine
-from albert.runtime.json_files import flatten, from_json, to_json
+from albert.runtime.json_files import from_json, values_by_keys
 from albert.runtime.words import counted
 from albert.text.shards import TokenCorpus
 from albert.training.logging import TrainingResult
@@ -52,7 +52,7 @@ def run_card(
         f'masked, {ngrams} at a time, and the sentence objective "{recipe.sequences.objective}" for '
         f"{counted(result.steps, 'steps')}, {counted(result.tokens, 'tokens')}{ending}.",
         parameters=count_parameters(recipe.model).by_part(),
-        recipe=flatten(to_json(recipe)) | {"machine": machine},
+        recipe=values_by_keys(recipe) | {"machine": machine},
         data=data if start is None else [*data, *start.lines()],
         scores={label: evaluation[key] for key, label in labels.items() if key in evaluation},
         scores_note=_evaluation_command(recipe),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from albert.runtime.devices import deterministic_kernels, fastest_precision, pic
 from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks, wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import save_versioned, to_json
+from albert.runtime.json_files import keys_of, save_versioned, to_json
 from albert.text.shards import FEW_TOKENS, TokenCorpus, corpus_record, few_tokens
 from albert.training.logging import TrainingResult
 from albert.training.metric_logger import DEFAULT_LOG, Log, require_logger
@@ -256,6 +257,7 @@ class PretrainingRun(RunWork[PretrainingResult]):
 
     MAY_CHANGE = PRETRAINING_MAY_CHANGE
     GROWS = PRETRAINING_GROWS
+    KEYS = MappingProxyType({".".join(path): key for key, path in keys_of(PretrainingRecipe).items()})
     KEEPS_CHECKPOINTS = True
 
     recipe: PretrainingRecipe

@@ -343,6 +343,14 @@ def keys_of(cls: type, group: str = "", path: tuple[str, ...] = ()) -> dict[str,
     return keys
 
 
+def values_by_keys(recipe: Any) -> dict[str, Any]:
+    """The plain values of a recipe by its keys, those without a group first."""
+    values = {}
+    for key, path in keys_of(type(recipe)).items():
+        values[key] = to_json(functools.reduce(getattr, path, recipe))
+    return dict(sorted(values.items(), key=lambda item: item[0].rpartition(".")[0]))
+
+
 def nested_by_keys(cls: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The values of a recipe by its keys, as `from_json` takes them; `InvalidConfiguration` for an unknown key."""
     paths = keys_of(cls)

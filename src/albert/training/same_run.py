@@ -94,6 +94,8 @@ class Described:
     """Settings that do not change the result."""
     GROWS: ClassVar[Collection[str]] = ()
     """Settings that later updates alone depend on."""
+    KEYS: ClassVar[Mapping[str, str]] = {}
+    """Names in the record -> the keys that a user writes, where they differ."""
     KEEPS_CHECKPOINTS: ClassVar[bool] = False
     """Whether a finished run may continue, so that its checkpoints stay."""
 
@@ -206,7 +208,10 @@ def _other_settings(saved: Mapping[str, Any], run: Described) -> str | None:
         return None
     part = differing[0].partition(".")[0]
     of_part = [name for name in differing if name.partition(".")[0] == part]
-    shown = [f"{_as_typed(name)} ({_shown(before.get(name))}, now {_shown(now.get(name))})" for name in of_part]
+    shown = []
+    for name in of_part:
+        key = run.KEYS.get(name, _as_typed(name))
+        shown.append(f"{key} ({_shown(before.get(name))}, now {_shown(now.get(name))})")
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return f"other settings: {', '.join(shown[:_SHOWN])}{more}"
 

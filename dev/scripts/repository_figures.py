@@ -39,7 +39,7 @@ def files_of(checkout: Path) -> list[Path]:
 
 
 def help_of(checkout: Path, *words: str) -> str:
-    """The output of `albert … --help-all` of a checkout; empty if there is no such command."""
+    """The output of `albert …` of a checkout; empty if there is no such command or option."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "COLUMNS": "100"}
     command = [sys.executable, "-m", "albert", *words]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
@@ -53,8 +53,9 @@ def options_of(checkout: Path) -> dict[str, int]:
     for command in commands:
         options: set[str] = set()
         for sub in SUBCOMMANDS.get(command, ("",)):
-            words = [command, *sub.split(), "--help-all"]
-            options.update(re.findall(r"^ {0,8}(--[a-z][\w.-]*)", help_of(checkout, *words), re.MULTILINE))
+            words = [command, *sub.split()]
+            page = help_of(checkout, *words, "--help-all") or help_of(checkout, *words, "--help")
+            options.update(re.findall(r"^ {0,8}(--[a-z][\w.-]*)", page, re.MULTILINE))
         counts[command] = len(options - {"--help", "--help-all"})
     return counts
 

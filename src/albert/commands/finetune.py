@@ -454,6 +454,8 @@ def finetune_command(arguments: list[str]) -> None:
         show_settings(console, figures)
 
     result = finetune(**values, on_rows=show_rows, on_start=show_start)
+    if values["output"] is None:
+        console.print("nothing was trained: --output RUN trains a model in this directory")
     from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)

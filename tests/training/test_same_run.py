@@ -6,7 +6,7 @@ from tests.refusals import refusal
 from albert.runtime.errors import CannotCreate
 from albert.runtime.json_files import read_versioned, save_versioned
 from albert.training.run_folder import RunFolder
-from albert.training.same_run import Described, Input, open_run, same_run, save_run
+from albert.training.same_run import Described, Input, begun_run, same_run, save_run
 
 
 class Call(Described):
@@ -56,10 +56,10 @@ def test_settings_that_change_no_result_may_differ_and_the_record_has_the_newest
     finish(folder)
     changed = described(workers=4, machine={"device": "cuda"})
     assert same_run(folder, changed) == "finished"
-    before = open_run(folder, described()).identity
+    before = begun_run(folder, described()).identity
     save_run(folder, changed)
     assert read_versioned(folder.recipe_path)["workers"] == 4
-    assert open_run(folder, changed).identity == before
+    assert begun_run(folder, changed).identity == before
 
 
 def test_a_larger_budget_continues_a_finished_run_whose_results_are_removed_first(folder):

@@ -240,7 +240,7 @@ def read_own_table(
         base: what the options change.
         is_divided: whether a part of the training rows is held out if there is no development file.
     """
-    from albert.tasks.custom import TableSource, for_other_file, read_task
+    from albert.tasks.custom import read_task
 
     share = dev if isinstance(dev, float) else None
     own = table.task(base, train=train, dev=dev if isinstance(dev, Path) else None)
@@ -253,11 +253,19 @@ def read_own_table(
     held_out = HeldOut(share=own.held_out.share if share is None else share, seed=seed)
     read = read_task(dataclasses.replace(own, held_out=held_out), hold_out=is_divided)
     if test is not None:
-        source = TableSource(for_other_file(read.table_task, test), read.tables)
-        source = TableSource(read.table_task, source.with_files({"test": test}).tables)
-        with_test = dataclasses.replace(read.task, source=source, further_splits=("test",))
-        read = dataclasses.replace(read, task=with_test)
+        read = with_test_file(read, test)
     return read
+
+
+def with_test_file(read: "ReadTask", test: Path) -> "ReadTask":
+    """The task with a further file that is scored. What was said about the format of files holds for it only if it has
+    the ending of one of them."""
+    from albert.tasks.custom import TableSource, for_other_file
+
+    read_alone = TableSource(for_other_file(read.table_task, test), read.tables).with_files({"test": test})
+    source = TableSource(read.table_task, read_alone.tables)
+    task = dataclasses.replace(read.task, source=source, further_splits=("test",))
+    return dataclasses.replace(read, task=task)
 
 
 def declared_task(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDi
 
 import numpy as np
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.progress import progress
 from albert.tables.records import Record
 from albert.tables.table import Row
@@ -178,6 +178,9 @@ class MultipleChoice(Task):
     }
 
     def examples(self, request: ChooseRequest) -> list[Example]:
+        for number, each in enumerate(request.questions):
+            if not all(each.options):
+                raise UsageError(f"questions[{number}].options", "one of them is empty", "leave it out")
         return [asked(each.question, each.context, options=tuple(each.options)) for each in request.questions]
 
     # ---- From examples to token ids ---------------------------------------------------------------------------------

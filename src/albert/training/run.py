@@ -22,7 +22,7 @@ from albert.runtime.json_files import read_versioned, save_versioned
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder, remove_run
-from albert.training.same_run import STANDINGS, Described, Run, Standing, open_run, same_run, save_run
+from albert.training.same_run import STANDINGS, Described, Run, Standing, begun_run, same_run, save_run
 from albert.training.task import TrainingTask
 
 Result = TypeVar("Result")
@@ -84,6 +84,7 @@ def run_training(
     torch_device = pick_device(device, world().local_rank)
     folder = RunFolder(output)
     with process_group(torch_device, peer_timeout_minutes) as ranks:
+        # What is replaced is opened as a new run: in a folder that does not exist.
         work = open_work(RunFolder(output / "replaced") if replace else folder, torch_device, ranks)
         if replace:
             if ranks.is_first:
@@ -121,7 +122,7 @@ def _begin(folder: RunFolder, work: RunWork[Any]) -> Run:
     if work.ranks.is_first:
         save_run(folder, work)
     wait_for_all(work.ranks)
-    return open_run(folder, work)
+    return begun_run(folder, work)
 
 
 def _finish(folder: RunFolder, work: RunWork[Result], already_complete: bool) -> Result:

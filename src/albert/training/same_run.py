@@ -126,13 +126,15 @@ def same_run(folder: RunFolder, run: Described) -> Standing:
             why = f"holds the runs of several {SEVERAL_RUNS[several]}, not one"
             raise CannotCreate(folder.path, why, _ANOTHER_OUTPUT)
         return "new"
-    has_model = folder.model_path.is_dir() or not run.KEEPS_CHECKPOINTS  # it is written anew from the last checkpoint
+    # A run that keeps its checkpoints writes a model that was removed anew, from the last of them.
+    has_model = folder.model_path.is_dir() or not run.KEEPS_CHECKPOINTS
     is_finished = folder.results_path.is_file() and has_model
     saved = read_versioned(folder.recipe_path)
     difference = _other_settings(saved, run) or _other_input(folder, run)
     if difference is not None:
         why = f"holds a finished run with {difference}" if is_finished else f"holds another run with {difference}"
         raise CannotCreate(folder.path, why, _ANOTHER_OUTPUT)
+    # All that decides the result is the same. A larger budget continues the run, whether it is finished or not.
     if _differing(_settings(saved, run.MAY_CHANGE), _settings(run.record, run.MAY_CHANGE)):
         return "grown"
     return "finished" if is_finished else "resumed"
@@ -151,7 +153,7 @@ def saved_inputs(folder: RunFolder) -> dict[str, Input]:
     return load_versioned(Inputs, folder.inputs_path).inputs if folder.inputs_path.exists() else {}
 
 
-def open_run(folder: RunFolder, run: Described) -> Run:
+def begun_run(folder: RunFolder, run: Described) -> Run:
     """The run in a folder, after `save_run`; the same on every rank."""
     identity = {"recipe": record_fingerprint(run.record, (*run.MAY_CHANGE, *run.GROWS))}
     identity |= {name: each.fingerprint for name, each in saved_inputs(folder).items()}

@@ -45,6 +45,14 @@ def test_reply_follows_the_document(address, predictors, serve):
     assert set(paths) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
 
 
+def test_an_empty_option_is_refused_by_name(predictors, serve):
+    server = serve(predictors("choose"))
+    question = {"context": PASSAGE, "options": ["a ship", ""]}
+    reply = server.post("/choose", {"questions": [question | {"options": ["a", "b"]}, question]})
+    assert reply.status == 422
+    assert reply.json["error"] == "questions[1].options: one of them is empty; leave it out"
+
+
 def test_the_document_speaks_of_this_model(predictors, serve, tmp_path):
     def document_of(server):
         return server.request("GET", "/openapi.json").json

@@ -75,7 +75,7 @@ def test_what_is_no_recipe_is_refused(line, message, tmp_path):
 def test_the_keys_of_a_command_are_printed_as_a_file(name, capsys):
     text = printed(capsys, "info", "--recipe", name)
     values = tomllib.loads(text)
-    assert values["seed"] == 0 and "# epochs is not set" in text
+    assert values["seed"] == 0 and "# epochs = ...  (not set)" in text
 
 
 def test_every_value_of_a_recipe_has_a_comment(capsys):

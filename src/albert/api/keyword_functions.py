@@ -75,7 +75,8 @@ def by_option(
             rest = [*((f"{name}.{key}", item) for key, item in members.items()), *rest]
             continue
         if name not in known:
-            raise error(f"{subject}: {name}", f"unknown {what}", suggestion(name, known, _as_keyword))
+            spelled = _as_keyword if what == "keyword" else _as_key
+            raise error(f"{subject}: {name}", f"unknown {what}", suggestion(name.replace("-", "_"), known, spelled))
         option = known[name]
         if option.path in found:
             raise error(f"{subject}: {name}", "is given twice", "give it once")
@@ -83,6 +84,11 @@ def by_option(
         is_left = name in rows and is_rows(value) and not is_share
         found[option.path] = value if is_left else convert(option, value, f"{subject}: {name}")
     return found
+
+
+def _as_key(option: Option, value: str | None) -> str:
+    """An option or a key as a file has it."""
+    return option.name if value is None else f"{option.name} = {value}"
 
 
 def _as_keyword(option: Option, value: str | None) -> str:

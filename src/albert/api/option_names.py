@@ -18,6 +18,8 @@ USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
 """Field -> help text of options that several commands have."""
 NO_SUCH_OPTION: dict[str, str] = _NAMES["missing"]
 """Options of transformers' and the reference's scripts that albert lacks -> what to do."""
+HINT_NEEDS: dict[str, str] = _NAMES["needs"]
+"""Those of them whose hint is for commands with some key -> this key."""
 
 
 def suggestion(name: str, known: Mapping[str, "Option"], spelled: Callable[["Option", str | None], str]) -> str | None:
@@ -35,13 +37,13 @@ def suggestion(name: str, known: Mapping[str, "Option"], spelled: Callable[["Opt
     option_and_value = SWITCHES.get(name)
     if option_and_value is not None and (option := _option_called(option_and_value[0], known)):
         return f"write {spelled(option, option_and_value[1])}"
-    hint = NO_SUCH_OPTION.get(usual, NO_SUCH_OPTION.get(name))
-    if hint is not None:
-        return hint
+    for other in (usual, name):
+        if other in NO_SUCH_OPTION and (other not in HINT_NEEDS or HINT_NEEDS[other] in known):
+            return NO_SUCH_OPTION[other]
     others = [other for other in OTHER_NAMES if _option_called(OTHER_NAMES[other], known)]
-    for candidates in (list(known), [*known, *others]):
+    for candidates, cutoff in ((list(known), 0.7), ([*known, *others], 0.8)):
         plain = {candidate.rpartition(".")[2].lower(): candidate for candidate in candidates}
-        if close := difflib.get_close_matches(name.rpartition(".")[2].lower(), plain, n=1, cutoff=0.7):
+        if close := difflib.get_close_matches(name.rpartition(".")[2].lower(), plain, n=1, cutoff=cutoff):
             found = plain[close[0]]
             option = known.get(found) or _option_called(OTHER_NAMES[found], known)
             assert option is not None

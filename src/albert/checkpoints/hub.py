@@ -115,7 +115,9 @@ def find_model(path_or_id: str | Path) -> Path:
     try:
         directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _hub_errors() as error:
-        raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
+        raise Unavailable(
+            str(path_or_id), _reason(error, revision), "name a model directory, or download it first"
+        ) from error
     directory = transformer_folder(directory) or directory
     if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
         why = f"has no {WEIGHTS_NAME} on the Hub; pickles such as pytorch_model.bin can run code and are not downloaded"

@@ -73,7 +73,11 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
     keys, rest = split_keys(arguments, {option.name for option in options if option.is_key})
     values: dict[tuple[str, ...], Any] = {}
     for name, text in keys:
-        values[known[name].path] = _from_words(known[name].hint, _words_of_key(known[name], text), f"{program}: {name}")
+        if not text:
+            raise key_without_value(known[name], program)
+        values[known[name].path] = _from_words(
+            known[name].hint, _words_of_key(known[name], text, program), f"{program}: {name}"
+        )
     unnamed: list[str] = []
     has_keys = any(option.is_key for option in options)
 
@@ -88,6 +92,8 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         if not _OPTION.match(word):
             if has_keys and _KEY.fullmatch(word) and not Path(word).exists():
                 raise unexpected_argument(word, known, values, program)
+            if word in known and known[word].is_key and not Path(word).exists():
+                raise key_without_value(known[word], program)
             unnamed += rest if word == "--" else [word]
             rest = [] if word == "--" else rest
             continue
@@ -105,6 +111,8 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
         else:
             words = list(itertools.takewhile(is_next_value, rest))[: _width(option.hint)]
             del rest[: len(words)]
+            if not words:
+                raise UsageError(f"{program}: {name}", "needs a value")
         values[option.path] = _from_words(option.hint, words, f"{program}: {name}")
     for option in options:
         if option.marks.positional and option.path not in values and unnamed:
@@ -116,7 +124,7 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
     return values
 
 
-_KEY = re.compile(r"([A-Za-z]\w*(?:\.\w+)*) *=(.*)", re.DOTALL)
+_KEY = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)*) *=(.*)", re.DOTALL)
 
 
 def split_keys(arguments: Sequence[str], keys: Collection[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -141,11 +149,18 @@ def split_keys(arguments: Sequence[str], keys: Collection[str]) -> tuple[list[tu
     return found, others
 
 
-def _words_of_key(option: Option, text: str) -> list[str]:
+def _words_of_key(option: Option, text: str, program: str) -> list[str]:
     """The words of a key's value: several are separated by commas, and truth values are written as in TOML."""
-    if option.is_switch and text in ("true", "false"):
+    if option.is_switch:
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{program}: {option.name}", f"{text!r} is not a truth value", "write true or false")
         return [text.capitalize()]
     return [word.strip() for word in text.split(",")] if _width(option.hint) > 1 else [text]
+
+
+def key_without_value(option: Option, program: str) -> UsageError:
+    """The error for a key that is named alone, or with nothing after its sign."""
+    return UsageError(f"{program}: {option.name}", "has no value", f"write {option.name}={metavar(option) or 'true'}")
 
 
 def unknown_name(name: str, values: Sequence[str], known: Mapping[str, Option], program: str) -> UsageError:
@@ -160,6 +175,9 @@ def unknown_name(name: str, values: Sequence[str], known: Mapping[str, Option], 
         return option.typed if option.is_switch else " ".join([option.typed, shlex.join(words)]).strip()
 
     plain = name.lstrip("-").replace("-", "_")
+    off = plain.removeprefix("no_")
+    if off != plain and off in known and known[off].is_key and known[off].is_switch:
+        return UsageError(f"{program}: {name}", "unknown option", f"write {off}=false")
     why = "is a key" if plain in known and known[plain].is_key else "unknown option"
     remedy = suggestion(plain, known, spelled) or f"see {program} --help"
     return UsageError(f"{program}: {name}", why, remedy)
@@ -174,14 +192,12 @@ def unexpected_argument(word: str, known: Mapping[str, Option], values: Values, 
             text = match[2].strip() if value is None else value
             if option.is_key:
                 return shlex.quote(f"{option.name}={text}")
-            return (
-                f"{shlex.join([program, text])}: it has no name"
-                if option.marks.positional
-                else f"{option.typed} {text}"
-            )
+            if option.marks.positional:
+                return f"{shlex.join([*program.split(), text])}, without {match[1]}="
+            return f"{option.typed} {text}".strip()
 
         plain = match[1].replace("-", "_")
-        why = "is an option" if plain in known else "unknown key"
+        why = "is an option" if plain in known and not known[plain].is_key else "unknown key"
         return UsageError(f"{program}: {match[1]}", why, suggestion(plain, known, spelled) or f"see {program} --help")
     remedy = f"see {program} --help"
     if program == "albert predict" and not any(path[0] in _TEXT_INPUTS for path in values):
@@ -289,7 +305,8 @@ def show_help(shape: type[Any], options: Sequence[Option], program: str) -> None
     lines += ["", "Options:", *(line for option in typed for line in _option_lines(option, width))]
     if keys:
         usual = [keys[name] for name in USUAL_KEYS.get(_without_recipe(program), "").split()]
-        lines += ["", "Keys:", *(line for option in usual for line in _option_lines(option, width))]
+        heading = "Keys (defaults of the recipe small):" if program == "albert pretrain RECIPE" else "Keys:"
+        lines += ["", heading, *(line for option in usual for line in _option_lines(option, width))]
         others = ", ".join(name for name in keys if keys[name] not in usual)
         if others:
             name = program.removeprefix("albert pretrain ").removeprefix("albert ")
@@ -333,7 +350,8 @@ def _metavar(hint: Any) -> str:
     for part in union_parts(hint):
         args = typing.get_args(part)
         if typing.get_origin(part) is Literal:
-            names.append(str(args[0]) if len(args) == 1 else "{" + ",".join(map(str, args)) + "}")
+            between = " or " if "," in args else ","
+            names.append(str(args[0]) if len(args) == 1 else "{" + between.join(map(str, args)) + "}")
         elif typing.get_origin(part) is tuple:
             names.append(f"{_metavar(args[0])}..." if Ellipsis in args else " ".join(map(_metavar, args)))
         elif part is not type(None):

@@ -12,9 +12,9 @@ from albert.cli.main import imports, load_command
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json
 from albert.model.config import preset_name, sharing_plan
-from albert.pretraining.recipe import find_recipe
+from albert.pretraining.recipe import RECIPES, find_recipe
 from albert.runtime.environment import PrecisionChoice
-from albert.runtime.errors import UsageError
+from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import commented_toml
 
 MEASURED_LENGTH = 128
@@ -246,10 +246,14 @@ def recipe_text(name: str) -> str:
         module, function = shapes[name]
         shape = shape_of(getattr(load_command(f"albert.commands.{module}"), function))
         keys = [option for option in options_of(shape) if option.is_key]
-        head = f'# The keys of `albert {name}` with their defaults; options may stand here, too: train = "my.csv".\n'
+        head = f"# The keys of `albert {name}` with their defaults.\n"
+        head += '# Options may stand here, too, before the first table: train = "my.csv".\n'
         if name == "finetune-vectors":
             head = f"# The keys of `albert {name}` with their defaults.\n"
     else:
+        if name not in RECIPES and not Path(name).exists():
+            known = [*RECIPES, *shapes]
+            raise UsageError(f"recipe {name}", "is neither a known recipe nor a file", did_you_mean(name, known))
         recipe = find_recipe(name)
         shape = shape_of(load_command("albert.commands.pretrain").pretrain)
         keys = [option for option in options_of(shape, {("recipe",): recipe}) if option.path[0] == "recipe"]

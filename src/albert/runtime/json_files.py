@@ -325,7 +325,7 @@ def commented_toml(values: Collection[tuple[str, Any, str, Any]]) -> str:
             lines += ["", "", f"[{group}]"]
             table = group
         lines += ["", *_comment(" ".join(filter(None, (text, _choices(hint)))))]
-        lines.append(f"# {field} is not set" if value in (None, "") else f"{field} = {_toml(to_json(value))}")
+        lines.append(f"# {field} = ...  (not set)" if value in (None, "") else f"{field} = {_toml(to_json(value))}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 

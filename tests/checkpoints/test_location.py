@@ -63,7 +63,7 @@ def test_hub_environment_variables_are_respected(served, tmp_path):
     environment = {"HF_ENDPOINT": served.endpoint, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     results = _open_in_process(models, environment | {"HF_HUB_OFFLINE": "0"})
     assert results[:5] == [0.0, 7.0, 7.0, 7.0, 0.0]
-    assert results[5].startswith("someone/tiny: ") and "'v2'" in results[5]
+    assert results[5].startswith("someone/tiny@v2: ") and "'v2'" in results[5]
     assert results[6].startswith("someone/absent: ")
     assert results[7].startswith("someone/pickles: ") and "pickles such as" in results[7]
     fetched = {path.rsplit("/", 1)[-1] for path in served.requests if "/resolve/" in path and "/tiny/" in path}

@@ -23,6 +23,7 @@ from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining
 from albert.report.precisions import PrecisionScore
 from albert.runtime.errors import CheckFailed, Unavailable
+from albert.tasks.single_label import SingleLabel
 
 try:
     check_int8(torch.device("cpu"))
@@ -207,7 +208,7 @@ def test_one_table_compares_precisions(scene, tmp_path, capsys):
 
 def precision_score(precision: str, score: float, answers: str) -> PrecisionScore:
     predictions = [{"id": str(number), "prediction": letter} for number, letter in enumerate(answers)]
-    evaluation = Evaluation({"accuracy": score}, None, predictions, {}, 1.0)
+    evaluation = Evaluation({"accuracy": score}, None, predictions, {}, 1.0, SingleLabel(("a", "b"), "label"))
     changed, holds = answers.count("b"), abs(score - 90) <= 0.5
     return PrecisionScore(precision, evaluation, "accuracy", score, score - 90, changed, holds)
 

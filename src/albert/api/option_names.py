@@ -41,7 +41,7 @@ def suggestion(name: str, known: Mapping[str, "Option"], spelled: Callable[["Opt
         if other in NO_SUCH_OPTION and (other not in HINT_NEEDS or HINT_NEEDS[other] in known):
             return NO_SUCH_OPTION[other]
     others = [other for other in OTHER_NAMES if _option_called(OTHER_NAMES[other], known)]
-    for candidates, cutoff in ((list(known), 0.7), ([*known, *others], 0.8)):
+    for candidates, cutoff in ((list(known), 0.7), ([*known, *others], 0.72)):
         plain = {candidate.rpartition(".")[2].lower(): candidate for candidate in candidates}
         if close := difflib.get_close_matches(name.rpartition(".")[2].lower(), plain, n=1, cutoff=cutoff):
             found = plain[close[0]]

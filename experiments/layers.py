@@ -83,7 +83,6 @@ def measure_layers(
     path_or_id: str | Path,
     passages: Sequence[str],
     *,
-    revision: str | None = None,
     device: torch.device,
     advance: Callable[[int], None] = lambda _: None,
 ) -> LayerSimilarity:
@@ -95,7 +94,7 @@ def measure_layers(
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
     """
-    directory = find_model(path_or_id, revision)
+    directory = find_model(path_or_id)
     opened = open_model(directory, kind_of(read_config(directory)[1]))
     tokenizer = tokenizer_of(opened)
     config = opened.config

@@ -62,6 +62,6 @@ def test_run_without_evaluation_is_not_recorded(finished_run, tmp_path):
 def test_a_scripts_failure_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["record_run.py", "--nmae", "x"])
     assert run(command=record_run.main) == 2
-    assert capsys.readouterr().err == "albert: error: record_run.py: --nmae: unknown option; did you mean '--name'?\n"
+    assert capsys.readouterr().err == "albert: error: record_run.py: --nmae: unknown option; did you mean --name x?\n"
     assert run([], record_run.main) == 2
     assert "--run: is missing; it is the finished run" in capsys.readouterr().err

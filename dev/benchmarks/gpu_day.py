@@ -130,7 +130,7 @@ def pretraining_steps(preset: str, length: int, args: Day, _: float) -> object:
     """Pre-training steps of ours and of transformers."""
     words: list[object] = ["--data", args.data.resolve(), "--lengths", length]
     if args.toy:
-        words += ["--device", "cpu", "--fixed-shape", "True", "--compiler", "none", "--batch-size", 2, "--rounds", 1,
+        words += ["--device", "cpu", "--fixed-shape=true", "--compiler", "none", "--batch-size", 2, "--rounds", 1,
                   "--precisions", "fp32", "--systems", "sdpa", "--layers", 1, "--hidden-size", 64]  # fmt: skip
     else:
         words += ["--preset", preset, "--device", "cuda", "--batch-size", BATCH_SIZES.get((preset, length), 8),

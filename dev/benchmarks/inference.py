@@ -1,7 +1,7 @@
 """Inference on a CPU compared with transformers, ONNX Runtime and OpenVINO: same weights, alternating systems.
 
     python dev/benchmarks/inference.py --rounds 7
-    python dev/benchmarks/inference.py --rounds 7 --busy --no-memory
+    python dev/benchmarks/inference.py --rounds 7 --busy --memory=false
     python dev/benchmarks/inference.py --model runs/sst-2 --systems "albert bf16" "openvino bf16"
 
 All read one model directory in transformers' layout and give the last layer's states. Ours packs sequences; the others

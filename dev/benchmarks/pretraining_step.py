@@ -12,7 +12,7 @@ Rates count real tokens; `matmul_share` is the share of the measured rate of mat
 FLOPs). Memory is measured separately: each system runs in its own process, and its peak is the resident set beyond that
 of the same process with everything imported; on a GPU the peak of the allocator.
 
-On a GPU, or with --fixed-shape True, ours computes as `albert pretrain` on a GPU: compiled micro-batches of one shape.
+On a GPU, or with --fixed-shape=true, ours computes as `albert pretrain` on a GPU: compiled micro-batches of one shape.
 transformers then also pads all batches to one length, and batches are on the device before the clock starts.
 """
 

@@ -56,7 +56,7 @@ def test_push_uploads_only_the_model_of_a_run_with_its_card(hub, model, push):
     assert hub.private == {"someone/mine": True}
     expected = {file.name: file.read_bytes() for file in model.iterdir() if not file.name.startswith(".")}
     assert hub.written["someone/mine"] == expected and "README.md" in expected
-    code, _, error = push("--model", str(model), "--repository", "someone/mine")
+    code, _, error = push(str(model), "someone/mine")
     assert code == 69 and error.count("\n") == 1
     assert "someone/mine" in error and "--replace" in error
 

@@ -94,7 +94,8 @@ def test_nothing_is_removed_before_everything_was_checked(words, command, broken
     assert run(begun) == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
     refused([name, *options, *more, "--model", broken, "--replace"], 65, "model.safetensors")
-    refused([name, *options, *more, "--model", "tiny", "--replace", "keep_layers=99"], 78, "keep_layers")
+    key = "keep_layers=99" if name == "finetune-vectors" else "architecture.keep_layers=99"
+    refused([name, *options, *more, "--model", "tiny", "--replace", key], 78, "keep_layers")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     assert run([*begun, "--replace"]) == 0
     assert (tmp_path / "run").is_dir()

@@ -82,7 +82,7 @@ def test_inputs_of_wrong_type_or_length_are_named(predictors, refused):
         (lambda: check_text("text", ["a", "b"]), "text: is list, a text is expected; methods that end in _batch"),
         (lambda: classify(["a", "b"], ["c"]), "pairs", "1 for 2 texts"),
         (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts", "1 for 2 questions"),
-        (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options", "1 lists for 2 contexts"),
+        (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options", "1 list for 2 contexts"),
     ):
         refused(call, 2, *subjects)
 

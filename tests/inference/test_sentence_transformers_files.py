@@ -48,7 +48,7 @@ def test_modules_and_their_settings(saved, config, tmp_path, refused):
     assert run([*EXPORT, str(output), "--output", str(tmp_path / "same")]) == 0
     assert read(tmp_path / "same" / "1_Pooling" / "config.json")["pooling_mode_cls_token"]
     assert len(read(tmp_path / "same" / "modules.json")) == 3
-    again = ["--output", str(tmp_path / "again"), "--pooling", "mean", "--no-normalize"]
+    again = ["--output", str(tmp_path / "again"), "--pooling", "mean", "--normalize=false"]
     assert run([*EXPORT, str(output), *again]) == 0
     assert read(tmp_path / "again" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"]
     assert len(read(tmp_path / "again" / "modules.json")) == 2

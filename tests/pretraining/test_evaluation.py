@@ -277,7 +277,7 @@ def test_the_newest_checkpoint_of_an_unfinished_run_is_evaluated(tiny_recipe, ev
     ("names", "options", "error", "message"),
     [
         (["of-sop"], {"max_length": 65}, InvalidConfiguration, "max_length: is 65, {models}/of-sop has 64 positions"),
-        (["of-sop"], {"max_length": 0}, InvalidConfiguration, "sequences.max_length: is 0, at least 5 is needed"),
+        (["of-sop"], {"max_length": 0}, InvalidConfiguration, "max_length: is 0, at least 5 is needed"),
         (["of-sop"], {"limit": 0}, InvalidConfiguration, "sequences: is 0, at least 1 sequence is needed"),
         (
             ["of-sop", "classifier"],

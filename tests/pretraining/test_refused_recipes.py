@@ -35,9 +35,9 @@ REFUSED = {
         ({"clamp": (2.0, 1.0)}, "clamp: is 2.0 to 1.0, two bounds from 0 upwards are needed"),
     ],
     ScheduleRecipe: [
-        ({"total_steps": 0}, "total_steps: is 0, at least 1 is needed"),
-        ({"total_steps": 10}, "warmup_steps: is 3125, a number from 0 to total_steps 10 is needed"),
-        ({"warmup_steps": -1}, "warmup_steps: is -1, a number from 0 to total_steps 125000 is needed"),
+        ({"total_steps": 0}, "steps: is 0, at least 1 is needed"),
+        ({"total_steps": 10}, "warmup_steps: is 3125, a number from 0 to the 10 steps is needed"),
+        ({"warmup_steps": -1}, "warmup_steps: is -1, a number from 0 to the 125000 steps is needed"),
         ({"decay_share": 0.0}, "decay_share: is 0.0, a share above 0 and up to 1 is needed"),
     ],
     MaskingRecipe: [
@@ -49,7 +49,7 @@ REFUSED = {
         ({"replace_with_random": -0.1}, "masking: the shares of [MASK] and random tokens are negative or"),
     ],
     SequenceRecipe: [
-        ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
+        ({"max_length": 4}, "max_length: is 4, at least 5 is needed"),
         ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, a share from 0 to 1 is needed"),
     ],
     PretrainingRecipe: [
@@ -75,11 +75,11 @@ REFUSED = {
         ),
         (
             {"sequences": SequenceRecipe(max_length=513)},
-            "sequences.max_length: 513 is more than model.max_position_embeddings 512",
+            "max_length: 513 is more than architecture.max_position_embeddings 512",
         ),
         (
             {"model": replace(ALBERT_BASE, type_vocab_size=1)},
-            "model.type_vocab_size: is 1, a sequence has two segments",
+            "architecture.type_vocab_size: is 1, a sequence has two segments",
         ),
         (
             {"optimizer": OptimizerRecipe(kind="muon"), "parallelism": "sharded"},

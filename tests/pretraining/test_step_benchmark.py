@@ -24,7 +24,7 @@ def benchmark(script):
 def run(benchmark, corpus, rows, *words):
     """Run a minimal measurement; returns the rows."""
     benchmark.main(["--data", str(corpus), "--hidden-size", "64", "--layers", "1", "--batch-size", "3", "--rounds", "1",
-                    "--precisions", "fp32", "--no-memory", "--output", str(rows), *words])  # fmt: skip
+                    "--precisions", "fp32", "--memory=false", "--output", str(rows), *words])  # fmt: skip
     with open(rows, encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -43,7 +43,7 @@ def test_rows_are_appended_to_older_ones(benchmark, tiny_corpus, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_systems_for_gpus_run_on_a_cpu(benchmark, tiny_corpus, tmp_path, precision):
-    words = ("--fixed-shape", "True", "--compiler", "none", "--lengths", "32", "--systems", "compiled", "sdpa", "eager")
+    words = ("--fixed-shape=true", "--compiler", "none", "--lengths", "32", "--systems", "compiled", "sdpa", "eager")
     (row,) = run(benchmark, tiny_corpus, tmp_path / "rows.csv", *words, "--precisions", precision)
     assert row["fastest"] in ("compiled", "sdpa", "eager") and row["precision"] == precision
     assert float(row["albert_tokens_per_second"]) > 0 and float(row["ratio"]) > 0 and float(row["matmul_share"]) >= 0

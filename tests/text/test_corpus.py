@@ -203,7 +203,7 @@ def test_counts_add_up(tmp_path):
         "2 documents dropped: empty",
         "1 document dropped: null",
         "1 file without a document",
-        "1 half surrogates replaced by U+FFFD",
+        "1 half surrogate replaced by U+FFFD",
     ]
 
 

@@ -103,7 +103,7 @@ def typed_values(options: Sequence[Option], arguments: Sequence[str], program: s
             raise unknown_name(name, following, known, program)
         option = flags[name]
         if option.is_switch:
-            words = [value] if equals else ["True"]
+            words = [value.capitalize()] if equals else ["True"]
         elif equals:
             words = [value]
         elif _width(option.hint) == 1:
@@ -176,8 +176,8 @@ def unknown_name(name: str, values: Sequence[str], known: Mapping[str, Option], 
 
     plain = name.lstrip("-").replace("-", "_")
     off = plain.removeprefix("no_")
-    if off != plain and off in known and known[off].is_key and known[off].is_switch:
-        return UsageError(f"{program}: {name}", "unknown option", f"write {off}=false")
+    if off != plain and off in known and known[off].is_switch:
+        return UsageError(f"{program}: {name}", "unknown option", f"write {known[off].typed}=false")
     why = "is a key" if plain in known and known[plain].is_key else "unknown option"
     remedy = suggestion(plain, known, spelled) or f"see {program} --help"
     return UsageError(f"{program}: {name}", why, remedy)

@@ -475,7 +475,7 @@ def _remedies_without_options() -> Iterator[None]:
     try:
         yield
     except (UsageError, DamagedData) as error:
-        options = re.findall(r"--[a-z-]+", error.remedy or "")
+        options = re.findall(r"--[a-z-]+|reading\.\w+", error.remedy or "")
         if not options or set(options) <= {"--text-field", "--bad-utf8"}:
             raise
         raise type(error)(error.subject, error.why, "save it in UTF-8 with commas, or as JSON lines") from error

@@ -304,7 +304,7 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         (f"{SWEEP} --folds 2 --dev 0.2", "--dev: cannot be combined with --folds"),
         (f"{SWEEP} --rates 1e-4 2e-4 learning_rate=1e-3", "learning_rate: cannot be combined with --rates"),
         (f"{SWEEP} --rates 1e-4", "rates: are fewer than two different ones; such as --rates 1e-4 2.5e-4"),
-        (f"{SWEEP} --rates", "rates: are fewer than two different ones"),
+        (f"{SWEEP} --rates", "--rates: needs a value"),
         (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1.0"),
         (f"{SWEEP} --rates 1e-4 2e-4 1.0000001e-4", "rates: 0.0001 is there twice, to six digits; give each rate once"),
         (f"{SWEEP} --rates 2e-4 1e-4 2e-4", "rates: 0.0002 is there twice"),

@@ -69,7 +69,7 @@ def test_other_settings_are_still_compared_and_the_present_dropout_is_no_change(
     with refusal(CannotCreate, "seed", 0, 1):
         pretrain(replace(recipe, seed=1), tiny_corpus, run, "cpu", change_dropout=0.0)
     other = replace(recipe, model=replace(recipe.model, hidden_dropout_prob=0.0))
-    with refusal(CannotCreate, "model.hidden_dropout_prob", 0.2, 0.0):
+    with refusal(CannotCreate, "architecture.hidden_dropout_prob", 0.2, 0.0):
         pretrain(other, tiny_corpus, run, "cpu")
     killed_after(run, 1, change_dropout=0.2)
     assert changes_of(recipe, run) == ()

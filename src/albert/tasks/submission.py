@@ -88,7 +88,7 @@ def find_task(name: str) -> DeclaredTask:
             return task
     if Path(name).is_file():
         why = "is a file, where the name of a task is expected"
-        raise UsageError(name, why, f"a file of your own is named by --train {name}")
+        raise UsageError(name, why, f"a file of your own is given as --train {name}")
     raise UsageError(f"task {name}", "unknown", did_you_mean(name.lower(), DECLARED))
 
 

@@ -165,5 +165,5 @@ def test_what_is_no_file_says_what_to_write(tmp_path):
     with pytest.raises(MissingInput, match="joined"):
         reading(tmp_path / "*.parquet")
     (tmp_path / "a.csv").write_text(CSV)
-    with pytest.raises(UsageError, match="one file"):
+    with pytest.raises(UsageError, match="a file of your own is given as train"):
         albert.finetune(str(tmp_path / "a.csv"), train=tmp_path / "a.csv", model=MODEL)

@@ -90,12 +90,12 @@ def make_everything(
     for table in material.tables.glob("*.jsonl"):
         shutil.copyfile(table, root / table.name)
     copy = Material(root, text=text, tokenizer=tokenizer, corpus=corpus, tables=root)
-    workers = ["--workers", str(environment.workers)]
+    workers = f"workers={environment.workers}"
     commands = [
         ["tokenizer", "train", str(text), "--output", str(tokenizer), "--vocab-size", str(PIECES)],
-        [*copy.prepare(corpus), *workers],
-        [*copy.pretrain(root / "run", SAVES), *workers],
-        [*copy.finetune(root / "run" / "model", root / "fine"), *workers],
+        [*copy.prepare(corpus), "--workers", str(environment.workers)],
+        [*copy.pretrain(root / "run", SAVES), workers],
+        [*copy.finetune(root / "run" / "model", root / "fine"), workers],
         ["evaluate", "--model", str(root / "fine"), "--predictions", str(root / "answers.jsonl")],
     ]
     program = root / "everything.py"

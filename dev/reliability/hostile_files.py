@@ -270,7 +270,7 @@ _TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
     "predict ../../no-such-model-here --fill-mask [MASK]": {
         "model by a path out of the hub": (lambda place: None, 66, "no such directory")
     },
-    "predict a/b --revision ../../x --fill-mask [MASK]": {
+    "predict a/b@../../x --fill-mask [MASK]": {
         "revision that leads out": (lambda place: None, 2, "is not a branch, tag or commit")
     },
     "convert {here}/a.tar.gz --output {here}/out": {

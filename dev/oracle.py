@@ -144,7 +144,7 @@ class Side:
                 spelled += ["--kind", KINDS[word]]
             elif word in SWITCHES:
                 spelled.append(f"{SWITCHES[word]}=true")
-            elif word in KEYS:
+            elif word in KEYS and not (word == "--init" and "pretrain" in spelled):  # the model to go on with
                 spelled.append(f"{KEYS[word]}={rest.pop(0)}")
             else:
                 spelled.append(word)

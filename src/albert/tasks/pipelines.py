@@ -1,5 +1,6 @@
 """All pipelines, and the kinds of tasks among them. To add one, write its file and add its name here: `albert predict
---task`, the endpoint, its part of `/openapi.json` and a tab of the page follow."""
+--task`, the endpoint, its part of `/openapi.json` and a tab of the page follow. A kind that is learned from the user's
+own tables also needs its columns, in `table_task`, `columns`, `infer` and `custom`."""
 
 from albert.tasks.embed import Embed
 from albert.tasks.fill_mask import FillMask

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.runtime.errors import MissingInput, UsageError
-from albert.tables.table import Rows
+from albert.tables.table import Table
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example
 from albert.tasks.submission import find_task
@@ -17,7 +17,7 @@ class FoundTask:
 
     task: DeclaredTask
     data: Path
-    dev: Rows
+    dev: Table
 
     def examples(self, split: str) -> list[Example]:
         """All labelled examples of a split."""

@@ -16,7 +16,7 @@ from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Single, Words
 from albert.tasks.metrics import multi_label_scores, tag_metrics
@@ -100,9 +100,9 @@ class InMemory:
     def with_files(self, files: Mapping[str, Path]) -> "InMemory":
         return self
 
-    def read(self, data: Path, split: str) -> Rows:
+    def read(self, data: Path, split: str) -> Table:
         rows = [Row(str(i), f"{split}:{i + 1}", fields) for i, fields in enumerate(self.columns)]
-        return Rows(rows, {"rows": len(rows)})
+        return Table(rows, {"rows": len(rows)})
 
 
 def tagged_sentences() -> tuple[Mapping[str, tuple[str, ...]], ...]:

@@ -64,7 +64,7 @@ def say_what_was_read(report: "DataReport") -> None:
     if report.read is not None:
         lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
         for item in report.read.inferred:
-            remedy = remedy_in_python(item.instead, options)
+            remedy = remedy_in_python(item.override, options)
             lines.append(f"{item.what}: {item.value}, because: {item.why}; to change it: {remedy}")
     lines += [line.removeprefix("warning: ") for line in report.warnings]
     keywords = {option.name for option in options}

@@ -39,7 +39,8 @@ from albert.runtime.environment import world
 from albert.runtime.json_files import read_json_object
 from albert.runtime.words import counted, in_epochs
 from albert.tables.fields import as_number
-from albert.tables.table import Field, Rows
+from albert.tables.table import Field
+from albert.tables.table import Table as RowsOfTable
 from albert.tasks.custom import ReadTask
 from albert.tasks.declared import DeclaredTask, Published
 from albert.tasks.inputs import Pair, QuestionInContext, Words
@@ -102,7 +103,7 @@ def _show_reading(console: Console, read: ReadTask) -> None:
 
 
 def _inferred_table(read: ReadTask) -> Table:
-    inferred = [(item.what, item.value, item.why, item.instead) for item in read.inferred]
+    inferred = [(item.what, item.value, item.why, item.override) for item in read.inferred]
     return table(None, ("inferred", "is", "because", "to change it"), inferred, words=range(4))
 
 
@@ -142,7 +143,7 @@ def _uses(task: TableTask) -> dict[str, list[str]]:
     return uses
 
 
-def _columns_table(title: str, rows: Rows, task: TableTask) -> Table:
+def _columns_table(title: str, rows: RowsOfTable, task: TableTask) -> Table:
     uses = _uses(task)
     names = rows.columns
     used_first = sorted(names, key=lambda name: name not in uses)

@@ -20,7 +20,7 @@ from albert.finetuning.task import Announce
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
-from albert.tables.table import Rows
+from albert.tables.table import Table
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_better
@@ -272,12 +272,12 @@ def fold_tasks(task: DeclaredTask, n_folds: int, seed: int) -> list[DeclaredTask
     for number in range(n_folds):
         others = [row for row, own in zip(rows.rows, fold, strict=True) if own != number]
         held = [row for row, own in zip(rows.rows, fold, strict=True) if own == number]
-        tables = {"train": Rows(others, {**rows.counts, "rows": len(others)}), "dev": Rows(held, {"rows": len(held)})}
+        tables = {"train": Table(others, {**rows.counts, "rows": len(others)}), "dev": Table(held, {"rows": len(held)})}
         tasks.append(replace(task, source=replace(task.source, tables={**task.source.tables, **tables})))
     return tasks
 
 
-def folds_of(task: DeclaredTask, rows: Rows, n_folds: int, seed: int) -> np.ndarray:
+def folds_of(task: DeclaredTask, rows: Table, n_folds: int, seed: int) -> np.ndarray:
     """The number of the fold of each row; InvalidConfiguration if there are fewer texts than folds."""
     texts: dict[tuple[Any, ...], int] = {}
     groups = []

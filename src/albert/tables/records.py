@@ -27,7 +27,7 @@ PYTHON_DICT_REMEDY = (
 AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
 
 Lines = Iterator[tuple[int, bytes]]
-Rows = Iterator[tuple[int, list[bytes]]]
+NumberedRows = Iterator[tuple[int, list[bytes]]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def json_object(text: str, where: str) -> dict[str, Any]:
 
 def _tab_separated_rows(
     content: BufferedIOBase, name: object, header: tuple[str, ...] | None, broken: Counter[str] | None
-) -> Rows:
+) -> NumberedRows:
     """Yield rows with their lines; those that are not as wide as the header are errors, or counted in `broken`."""
     width = None if header is None else len(header)
     wanted = "the header has {}" if header is None else "{} are expected"
@@ -140,7 +140,7 @@ def _line_records(file: InputFile, content: BufferedIOBase, text_field: str) -> 
             yield Record(where, values)
 
 
-def _table_records(name: str, rows: Rows, header: tuple[str, ...] | None) -> Iterator[Record]:
+def _table_records(name: str, rows: NumberedRows, header: tuple[str, ...] | None) -> Iterator[Record]:
     for line, data in rows:
         where = f"{name}:{line}"
         values = tuple(_decode_field(value, where) for value in data)

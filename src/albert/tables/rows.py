@@ -31,7 +31,7 @@ from albert.tables.files import COMPRESSIONS, Advance, InputFile, input_file, op
 from albert.tables.folders import read_folder
 from albert.tables.json_tables import json_lines, open_json
 from albert.tables.records import Record, read_records
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tables.table_file import ENDINGS, WORDS, Format, Layout, TableFile
 from albert.tables.tagged import (
     LONG_SENTENCE,
@@ -119,7 +119,7 @@ def records_of(
             return read_records(table.file, class_names=class_names, reached=reached)
 
 
-def read_table(path: Path, layout: Layout | None = None) -> Rows:
+def read_table(path: Path, layout: Layout | None = None) -> Table:
     """Every row of a table, with what was recognised in `notes`.
 
     Raises:
@@ -163,7 +163,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Rows:
     names = table.names
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
-    return Rows(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
+    return Table(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
 
 
 _COARSE_AND_FINE = re.compile(r"[A-Z]{2,12}:[A-Za-z]+ \S")

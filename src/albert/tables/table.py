@@ -80,7 +80,7 @@ class ColumnRows(Sequence[Row]):
 
 
 @dataclass(frozen=True, repr=False)
-class Rows:
+class Table:
     """All rows of a split in file order; `repr` counts them.
 
     Attributes:
@@ -99,7 +99,7 @@ class Rows:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<Rows: {len(self.rows):,} with the columns {', '.join(self.columns)}>"
+        return f"<Table: {len(self.rows):,} rows with the columns {', '.join(self.columns)}>"
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.words import counted
 from albert.tables.fields import as_number, fields_of
-from albert.tables.table import Field, Row, Rows
+from albert.tables.table import Field, Row, Table
 from albert.tables.table_file import TAGS, WORDS
 from albert.tasks.option_columns import are_option_labels, columns_of_options
 from albert.tasks.table_task import COLUMNS, TableTask
@@ -30,12 +30,12 @@ class Inferred:
     what: str
     value: str
     why: str
-    instead: str
+    override: str
 
 
 def read_columns(
-    task: TableTask, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool = True
-) -> tuple[TableTask, Rows]:
+    task: TableTask, rows: Table, source: object, inferred: list[Inferred], to_learn: bool = True
+) -> tuple[TableTask, Table]:
     """The task with the names of its columns, and the rows with values that the kinds of tasks understand.
 
     Args:
@@ -64,7 +64,7 @@ def read_columns(
     return task, rows
 
 
-def _named_as_in_training(task: TableTask, rows: Rows) -> Rows:
+def _named_as_in_training(task: TableTask, rows: Table) -> Table:
     """Tagged text, whose columns have fixed names, with the names of words and tags in the training file."""
     if not rows.aliases:
         return rows
@@ -84,7 +84,7 @@ def _named_as_in_training(task: TableTask, rows: Rows) -> Rows:
     return replace(rows, rows=renamed, names=columns, notes=(*rows.notes, said))
 
 
-def changed_rows(rows: Rows, column: str, convert: Callable[[Row, Field], Field | None]) -> Rows:
+def changed_rows(rows: Table, column: str, convert: Callable[[Row, Field], Field | None]) -> Table:
     """Rows with another value in a column; None removes it."""
     result = []
     for row in rows.rows:
@@ -123,7 +123,7 @@ _USUAL: tuple[tuple[dict[str, tuple[str, ...]], str], ...] = (
 )
 
 
-def _named_columns(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask:
+def _named_columns(task: TableTask, rows: Table, inferred: list[Inferred]) -> TableTask:
     """Columns by position (from 1) become names; without any, columns with the usual names are taken."""
     columns = rows.columns
     known = set(columns)
@@ -187,7 +187,7 @@ _LISTS_OF_OPTIONS = ("choices.text", "question.choices.text", "choices", "option
 _RIGHT_OPTIONS = ("answerkey", "answer", "label")
 
 
-def _usual_choice(task: TableTask, rows: Rows, inferred: list[Inferred]) -> TableTask | None:
+def _usual_choice(task: TableTask, rows: Table, inferred: list[Inferred]) -> TableTask | None:
     """A multiple choice with usual names: a question, options in columns or a list, and which one is right."""
     known = {name.lower(): name for name in rows.columns}
 
@@ -215,7 +215,7 @@ def _usual_choice(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Tabl
     return named
 
 
-def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> str:
+def _column_name(option: str, value: str, rows: Table, known: Container[str]) -> str:
     """The name of a column that is given by its name, another name of it, or its position."""
     if value in known or not value.isdecimal():
         return value if value in known else rows.aliases.get(value, value)
@@ -233,7 +233,7 @@ def _column_name(option: str, value: str, rows: Rows, known: Container[str]) -> 
 # One word in each row: rows with the same name of a sentence are grouped.
 
 
-def _grouped_words(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
+def _grouped_words(task: TableTask, rows: Table, source: object) -> tuple[TableTask, Table]:
     if task.words is None:
         if task.group is not None:
             raise UsageError("--group", "goes with --words and --tags", "name the columns of words and of their tags")
@@ -311,7 +311,7 @@ class _Marks:
         return [(_position(row, first), _position(row, last), name) for first, last, name in parts]
 
 
-def _columns_of_marks(rows: Rows, label: str) -> _Marks | None:
+def _columns_of_marks(rows: Table, label: str) -> _Marks | None:
     """The columns of start, end and label in the objects of a column; None if there are none."""
     columns = set(rows.columns)
     start = f"{label}.start"
@@ -323,13 +323,13 @@ def _columns_of_marks(rows: Rows, label: str) -> _Marks | None:
     return _Marks(start, end, named, text if text in columns else None)
 
 
-def _holds_marks(rows: Rows, name: str) -> bool:
+def _holds_marks(rows: Table, name: str) -> bool:
     """Return whether a column holds marked parts, or objects that may be marked parts in another form."""
     has_objects = any(column.startswith(f"{name}.") for column in rows.columns)
     return has_objects or any(map(_span_list, rows.values(name)))
 
 
-def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> tuple[TableTask, Rows]:
+def _spans_as_tags(task: TableTask, rows: Table, source: object, inferred: list[Inferred]) -> tuple[TableTask, Table]:
     """Parts of a text, `[start, end, label]` in characters, become a tag for each word (IOB2)."""
     text, label = task.spans if task.spans is not None else (task.text, task.label)
     if text is None or label is None or task.kind not in (None, "token-classification"):
@@ -376,7 +376,7 @@ def _spans_as_tags(task: TableTask, rows: Rows, source: object, inferred: list[I
 
 
 def _check_marked_texts(
-    rows: Rows, text: str, spans: Sequence[Sequence[tuple[int, int, str]]], marked: str, counts: Counter[str]
+    rows: Table, text: str, spans: Sequence[Sequence[tuple[int, int, str]]], marked: str, counts: Counter[str]
 ) -> None:
     """Count marked parts whose own text, in the column `marked`, is not at their place; refused if they are most."""
     total = 0
@@ -396,7 +396,7 @@ def _check_marked_texts(
         counts["parts marked whose own text is another one"] += other
 
 
-def _refuse_unaccepted_rows(task: TableTask, rows: Rows, source: object) -> None:
+def _refuse_unaccepted_rows(task: TableTask, rows: Table, source: object) -> None:
     """Raise UsageError for rows of Prodigy that were rejected or ignored: their marks are not annotations."""
     columns = set(rows.columns)
     if task.label == "answer" or "answer" not in columns or not {"_input_hash", "_task_hash"} & columns:
@@ -408,7 +408,7 @@ def _refuse_unaccepted_rows(task: TableTask, rows: Rows, source: object) -> None
         raise UsageError(str(source), f"has rows of Prodigy whose answer is not 'accept': {shown}", remedy)
 
 
-def _refuse_marked_words(task: TableTask, rows: Rows) -> None:
+def _refuse_marked_words(task: TableTask, rows: Table) -> None:
     """Raise UsageError for marks that number words, `[start, end, label]`, in the place of a tag for each word."""
     label = task.tags
     if task.words is None or label is None:
@@ -480,7 +480,7 @@ def _words_of(text: str) -> tuple[str, ...]:
 _CELLS_OF_OBJECTS = ("answers", "choices", *_NAMES_OF_MARKS)
 
 
-def _objects_in_text(task: TableTask, rows: Rows) -> Rows:
+def _objects_in_text(task: TableTask, rows: Table) -> Table:
     """Objects in cells become columns with a dot in the name, as those of JSON."""
     named = [task.label, task.answer, task.tags, *(task.options or ()), *(task.spans or ()), *_CELLS_OF_OBJECTS]
     for column in dict.fromkeys(named):
@@ -522,7 +522,7 @@ def _object_of_text(text: str, row: Row, column: str) -> Any:
 # Lists that are written as text: `['a', 'b']` and `["a", "b"]`.
 
 
-def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Rows:
+def _lists_in_text(task: TableTask, rows: Table, inferred: list[Inferred]) -> Table:
     columns = [task.label, task.tags, task.words, task.answer, task.answer_start]
     columns += task.options if task.options is not None and len(task.options) == 1 else ()
     for column in columns:
@@ -538,7 +538,7 @@ def _lists_in_text(task: TableTask, rows: Rows, inferred: list[Inferred]) -> Row
     return rows
 
 
-def _refuse_vectors_in_text(rows: Rows, column: str) -> None:
+def _refuse_vectors_in_text(rows: Table, column: str) -> None:
     """Raise UsageError for labels that are vectors of 0 and 1, written as text."""
     values = [value.strip() for value in rows.values(column) if isinstance(value, str) and value.strip()]
     if values and all(re.fullmatch(r"\[[\s,]*([01](\.0*)?[\s,]+)+[01](\.0*)?[\s,]*\]", value) for value in values):
@@ -547,7 +547,7 @@ def _refuse_vectors_in_text(rows: Rows, column: str) -> None:
         raise UsageError(f"column {column!r}", why, remedy)
 
 
-def _holds_lists(rows: Rows, column: str) -> bool:
+def _holds_lists(rows: Table, column: str) -> bool:
     """Return whether all texts of a column that are not empty are written as lists, and at least one has brackets."""
     found = False
     for value in rows.values(column):
@@ -590,7 +590,7 @@ _TRUE = {"1", "true", "yes", "y", "x", "t"}
 _FALSE = {"0", "false", "no", "n", "", "f", "-"}
 
 
-def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[TableTask, Rows]:
+def _labels_of_columns(task: TableTask, rows: Table, source: object) -> tuple[TableTask, Table]:
     """Several columns become one with a list of labels: the names of those with a 1, or what is in the columns."""
     names = task.label_columns
     if names is None:
@@ -642,7 +642,7 @@ def _labels_of_columns(task: TableTask, rows: Rows, source: object) -> tuple[Tab
     return task, replace(rows, rows=result, notes=notes)
 
 
-def single_labels(task: TableTask, rows: Rows) -> Rows:
+def single_labels(task: TableTask, rows: Table) -> Table:
     """Rows with a text in the place of a list of one label, for a task with one label in each row."""
     column = task.label
     if column is None or not any(isinstance(value, tuple) for value in rows.values(column)):
@@ -658,7 +658,9 @@ def single_labels(task: TableTask, rows: Rows) -> Rows:
     return changed_rows(rows, column, convert)
 
 
-def _labels_of_vectors(task: TableTask, rows: Rows, inferred: list[Inferred], to_learn: bool) -> tuple[TableTask, Rows]:
+def _labels_of_vectors(
+    task: TableTask, rows: Table, inferred: list[Inferred], to_learn: bool
+) -> tuple[TableTask, Table]:
     """Vectors of 0 and 1, as many for every row, become the labels of the positions with a 1."""
     column = task.label
     if column is None or task.label_columns is not None or task.words is not None or task.options is not None:
@@ -741,7 +743,7 @@ def equal_labels(labels: Mapping[str, int]) -> dict[str, str]:
     return spelling
 
 
-def _clean_labels(task: TableTask, rows: Rows) -> Rows:
+def _clean_labels(task: TableTask, rows: Table) -> Table:
     def stripped(row: Row, value: Field) -> Field:
         return value if isinstance(value, str) else tuple(each.strip() for each in value)
 
@@ -758,7 +760,7 @@ def _cleaned(value: Field) -> Field:
     return clean_label(value) if isinstance(value, str) else tuple(map(clean_label, value))
 
 
-def _labelled_rows(task: TableTask, rows: Rows) -> Rows:
+def _labelled_rows(task: TableTask, rows: Table) -> Table:
     """Rows with a label; the others are counted."""
     column = task.label or task.tags
     if column is None or column not in rows.columns:
@@ -795,7 +797,7 @@ def refuse_comma_numbers(values: Iterable[str], column: str) -> None:
         raise UsageError(f"column {column!r}", f"holds numbers with a comma, such as {example!r}", DECIMAL_COMMA)
 
 
-def _decimal_points(task: TableTask, rows: Rows, inferred: list[Inferred], to_learn: bool) -> Rows:
+def _decimal_points(task: TableTask, rows: Table, inferred: list[Inferred], to_learn: bool) -> Table:
     """Numbers with a decimal comma become numbers with a point, if the task says so."""
     column = task.label
     if task.decimal != "," or column is None or task.kind not in (None, "regression"):
@@ -819,7 +821,7 @@ def _decimal_points(task: TableTask, rows: Rows, inferred: list[Inferred], to_le
     return changed_rows(rows, column, convert)
 
 
-def check_numbers(task: TableTask, rows: Rows, to_learn: bool) -> None:
+def check_numbers(task: TableTask, rows: Table, to_learn: bool) -> None:
     """Raise UsageError for numbers to predict with a comma, a currency, a unit, or perhaps a sign of thousands."""
     column = task.label
     if column is None:

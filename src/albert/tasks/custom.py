@@ -10,7 +10,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError,
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
 from albert.tables.rows import ending_of, read_table, without_collection
-from albert.tables.table import Answer, Row, Rows
+from albert.tables.table import Answer, Row, Table
 from albert.tasks.columns import Inferred
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.infer import hold_out_rows, infer_task, rows_with_text
@@ -75,7 +75,7 @@ class TableSource:
     """The splits of a task on tables, read and prepared; the data folder is not used."""
 
     table_task: TableTask
-    tables: Mapping[str, Rows]
+    tables: Mapping[str, Table]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -94,13 +94,13 @@ class TableSource:
             tables[split] = prepare_rows(complete, rows_with_text(complete, rows, path))
         return replace(self, tables={**self.tables, **tables})
 
-    def read(self, data: Path, split: str) -> Rows:
+    def read(self, data: Path, split: str) -> Table:
         if split not in self.tables:
             raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.tables))
         return self.tables[split]
 
 
-def prepare_rows(task: TableTask, rows: Rows) -> Rows:
+def prepare_rows(task: TableTask, rows: Table) -> Table:
     """Rows with the identifiers, answers and options of a declared task.
 
     The label of a multiple choice is the column of the right option; its missing question or text is an empty column.
@@ -197,11 +197,11 @@ class ReadTask:
 
     task: DeclaredTask
     table_task: TableTask
-    raw: Mapping[str, Rows]
+    raw: Mapping[str, Table]
     inferred: tuple[Inferred, ...]
 
     @property
-    def tables(self) -> Mapping[str, Rows]:
+    def tables(self) -> Mapping[str, Table]:
         assert isinstance(self.task.source, TableSource)
         return self.task.source.tables
 

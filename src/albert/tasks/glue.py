@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import Pair, Single
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
@@ -16,7 +16,7 @@ from albert.tasks.single_label import SingleLabel
 from albert.tasks.split_files import SplitFiles, read_rows
 
 
-def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
+def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Table:
     """Every row of a split of an entry of `glue.toml`.
 
     A wrong number of fields, unless the entry says otherwise, and a repeated row number are errors.
@@ -38,7 +38,7 @@ def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Rows:
             )
         fields = {renamed.get(name, name): value for name, value in row.fields.items()}
         rows[number] = replace(row, identifier=number, fields=fields)
-    return Rows(list(rows.values()), table.counts)
+    return Table(list(rows.values()), table.counts)
 
 
 def _parts(entry: Mapping[str, Any]) -> tuple[SplitFiles, Single | Pair, SingleLabel | Regression]:

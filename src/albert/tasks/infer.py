@@ -13,7 +13,7 @@ from itertools import accumulate
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
 from albert.tables.fields import as_number
-from albert.tables.table import Field, Row, Rows
+from albert.tables.table import Field, Row, Table
 from albert.tables.table_file import TAGS, WORDS
 from albert.tasks.columns import (
     Inferred,
@@ -50,7 +50,7 @@ MAX_CLASSES = 200
 """More different whole numbers than this are not ids of classes."""
 
 
-def infer_kind(rows: Rows, text: str, label: str) -> tuple[Kind, str, str]:
+def infer_kind(rows: Table, text: str, label: str) -> tuple[Kind, str, str]:
     """The kind of task for two columns, the reason, and the options that override it.
 
     Lists beside lists are tags of words; lists beside texts are several labels. Numbers are targets of a regression if
@@ -165,8 +165,8 @@ TARGETS = ("label", "tags", "answer", "answer_start")
 
 
 def infer_task(
-    task: TableTask, rows: Rows, source: object, to_learn: bool = True
-) -> tuple[TableTask, Rows, tuple[Inferred, ...]]:
+    task: TableTask, rows: Table, source: object, to_learn: bool = True
+) -> tuple[TableTask, Table, tuple[Inferred, ...]]:
     """The task with kind, labels and the meaning of option labels, the rows with values that its kind understands (see
     `albert.tasks.columns`), and a list of what was inferred.
 
@@ -217,7 +217,7 @@ def infer_task(
     return task, rows, tuple(inferred)
 
 
-def rows_with_text(task: TableTask, rows: Rows, source: object) -> Rows:
+def rows_with_text(task: TableTask, rows: Table, source: object) -> Table:
     """Labelled rows with a text, or with words; the others, of which nothing can be learned or said, are counted.
 
     Of a question on a text or with options all rows are kept, and so are rows without labels, which are predicted.
@@ -240,7 +240,7 @@ def _is_blank(value: Field | None) -> bool:
     return not "".join(value or "").strip()
 
 
-def spelled_labels(task: TableTask, rows: Rows) -> Rows:
+def spelled_labels(task: TableTask, rows: Table) -> Table:
     """Rows with their labels spelled as the task has them: `1.0` becomes `1` if that is a label."""
     column = task.label
     if column is None or task.labels is None or task.kind not in ("classification", "multi-label"):
@@ -268,27 +268,27 @@ def spelled_labels(task: TableTask, rows: Rows) -> Rows:
     return changed_rows(rows, column, convert)
 
 
-def _with_kind(task: TableTask, rows: Rows, source: object, inferred: list[Inferred]) -> TableTask:
+def _with_kind(task: TableTask, rows: Table, source: object, inferred: list[Inferred]) -> TableTask:
     tagged = task.given_columns == () and {WORDS, TAGS} <= set(rows.columns)
     if task.options is not None:
         kind = "multiple-choice"
         why = "options are named"
-        instead = "leave out --options"
+        override = "leave out --options"
     elif {"question", "context", "answer"} & set(task.given_columns):
         kind = "question-answering"
         why = "a question, its context and an answer are named"
-        instead = "name --text and --label"
+        override = "name --text and --label"
     elif tagged or task.words is not None or task.tags is not None:
         kind = "token-classification"
         why = "every word has a tag"
-        instead = "name --text and --label"
+        override = "name --text and --label"
     else:
         _check_columns(task, "classification", rows, source)
         assert task.text is not None and task.label is not None
-        kind, why, instead = infer_kind(rows, task.text, task.label)
+        kind, why, override = infer_kind(rows, task.text, task.label)
         if kind == "token-classification":
             task = replace(task, words=task.text, tags=task.label, text=None, label=None)
-    inferred.append(Inferred("task", kind, why, instead))
+    inferred.append(Inferred("task", kind, why, override))
     return replace(task, kind=kind)
 
 
@@ -296,7 +296,7 @@ LABEL_NAMES = ("label", "labels", "gold_label", "class", "category", "target", "
 PAIR_NAMES = (("premise", "hypothesis"), ("question", "sentence"), ("query", "passage"))
 
 
-def _proposal(missing: Sequence[str], task: TableTask, rows: Rows) -> str:
+def _proposal(missing: Sequence[str], task: TableTask, rows: Table) -> str:
     """Which columns look like the label, the text and a second text, as options that can be pasted into a shell.
 
     The label is a column with a usual name, else the one with the fewest values; the text is the one with the longest
@@ -351,7 +351,7 @@ def _pair_of(column: str) -> tuple[str, str] | None:
 
 
 def _check_columns(
-    task: TableTask, kind: Kind, rows: Rows, source: object, may_be_absent: tuple[str, ...] = ()
+    task: TableTask, kind: Kind, rows: Table, source: object, may_be_absent: tuple[str, ...] = ()
 ) -> None:
     """Check that required columns are named, and that named columns exist and belong to the kind."""
     columns = rows.columns
@@ -381,7 +381,7 @@ def _flags(names: Sequence[str], joined: str = ", ") -> str:
 
 
 def _with_labels(
-    task: TableTask, kind: Kind, rows: Rows, source: object, inferred: list[Inferred], to_learn: bool
+    task: TableTask, kind: Kind, rows: Table, source: object, inferred: list[Inferred], to_learn: bool
 ) -> TableTask:
     column = task.tags if kind == "token-classification" else task.label
     assert column is not None
@@ -542,11 +542,11 @@ def _with_tag_metrics(task: TableTask, counts: Counter[str], inferred: list[Infe
 # Rows and seed alone decide which rows are chosen.
 
 
-def hold_out_rows(task: DeclaredTask, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows]:
+def hold_out_rows(task: DeclaredTask, rows: Table, held_out: HeldOut) -> tuple[Table, Table]:
     """Split rows into training and development rows, both in file order.
 
     Every class contributes its share, at least one row if it has two texts or more; without classes, the share is drawn
-    from all rows. Rows with the same text belong to the class of the first.
+    from all rows. Table with the same text belong to the class of the first.
     """
     target = task.target
     classes: dict[str, dict[tuple, list[int]]] = {label: {} for label in target.strata}
@@ -575,4 +575,4 @@ def hold_out_rows(task: DeclaredTask, rows: Rows, held_out: HeldOut) -> tuple[Ro
     train = [row for index, row in enumerate(rows.rows) if index not in chosen]
     dev = [row for index, row in enumerate(rows.rows) if index in chosen]
     counts = {**rows.counts, "rows": len(train), "kept_back_for_dev": len(dev)}
-    return Rows(train, counts), Rows(dev, {"rows": len(dev)})
+    return Table(train, counts), Table(dev, {"rows": len(dev)})

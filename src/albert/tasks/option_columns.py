@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import get_args
 
 from albert.runtime.errors import UsageError
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tasks.table_task import OptionLabels, TableTask
 
 LABELS_OF_OPTIONS = "number it from 0 or from 1, or write its letter or its text, in one way for all rows"
@@ -146,7 +146,7 @@ FITTING = 0.9
 """The share of the labels of a column that name an option, from which on it is a multiple choice."""
 
 
-def are_option_labels(task: TableTask, rows: Rows) -> bool:
+def are_option_labels(task: TableTask, rows: Table) -> bool:
     """Return whether the labels of rows name options, in one way or another."""
     assert task.label is not None
     listed = [listed_labels(task, row) for row in rows.rows]

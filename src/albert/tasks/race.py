@@ -12,7 +12,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.tables.files import input_file
 from albert.tables.records import read_records
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.metrics import accuracy
@@ -23,7 +23,7 @@ _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")
 
 
-def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
+def read_passages(path: Path, split: str, levels: Sequence[str]) -> Table:
     """Every question of a split, level by level, passages by name; identified by its passage and number. Of a file,
     questions of another level are left out and counted.
 
@@ -56,7 +56,7 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Rows:
             left_out["questions_of_another_level"] += len(questions) - len(wanted)
     if not rows:
         raise MissingInput(path, f"holds no question of level {' or '.join(levels)}")
-    return Rows(rows, {"rows": len(rows), "passages": len(passages), **+left_out})
+    return Table(rows, {"rows": len(rows), "passages": len(passages), **+left_out})
 
 
 def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from albert.tables.table import Rows
+from albert.tables.table import Table
 
 
 @runtime_checkable
@@ -20,6 +20,6 @@ class Source(Protocol):
         """The same source with other files for some splits, in the same layout."""
         ...
 
-    def read(self, data: Path, split: str) -> Rows:
+    def read(self, data: Path, split: str) -> Table:
         """All rows of a split; MissingInput and DamagedData name the file and line."""
         ...

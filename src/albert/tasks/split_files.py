@@ -12,7 +12,7 @@ from albert.runtime.progress import Position, progress
 from albert.tables.fields import fields_of, null_names
 from albert.tables.files import Kind, input_file, open_input_file
 from albert.tables.records import read_records
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class SplitFiles:
 
     folder: str
     files: Mapping[str, str]
-    read_file: Callable[[Path, str], Rows]
+    read_file: Callable[[Path, str], Table]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ class SplitFiles:
     def with_files(self, files: Mapping[str, Path]) -> Any:
         return replace(self, files={**self.files, **{split: str(path.absolute()) for split, path in files.items()}})
 
-    def read(self, data: Path, split: str) -> Rows:
+    def read(self, data: Path, split: str) -> Table:
         """The rows of a split; InvalidConfiguration if there is no such split, MissingInput if there is no file."""
         if split not in self.files:
             raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, self.files))
@@ -66,7 +66,7 @@ def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any
     return value[key]
 
 
-def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Rows:
+def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Table:
     """All rows of a table; values that are not text are converted by `fields_of`.
 
     Args:
@@ -92,4 +92,4 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop
         counts["fields_not_read"] = unread.total()
     if not rows:
         raise MissingInput(path, "has no rows")
-    return Rows(rows, {"rows": len(rows), **counts})
+    return Table(rows, {"rows": len(rows), **counts})

@@ -10,7 +10,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import unique_keys
-from albert.tables.table import Answer, Row, Rows
+from albert.tables.table import Answer, Row, Table
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import QuestionInContext
@@ -52,7 +52,7 @@ def locate_answer(text: str, start: int | None, context: str, counts: Counter[st
     return Answer(text, whole[0])
 
 
-def read_questions(path: Path, split: str) -> Rows:
+def read_questions(path: Path, split: str) -> Table:
     """Every question with its context and answers (see `locate_answer`); answers are None for a file without them."""
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     try:
@@ -67,7 +67,7 @@ def read_questions(path: Path, split: str) -> Rows:
         if row.identifier in seen:
             raise DamagedData(row.where, f"a second question has the id {row.identifier!r}")
         seen.add(row.identifier)
-    return Rows(rows, {"rows": len(rows), **counts})
+    return Table(rows, {"rows": len(rows), **counts})
 
 
 def _rows(path: Path, articles: list[Any], counts: Counter[str]):

@@ -16,7 +16,7 @@ from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
 from albert.runtime.random_streams import stream
-from albert.tables.table import Field, Row, Rows
+from albert.tables.table import Field, Row, Table
 from albert.tables.table_file import Format, Layout
 from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
@@ -408,7 +408,7 @@ class SplitStatistics:
 
 
 def table_statistics(
-    task: DeclaredTask, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
+    task: DeclaredTask, tables: Mapping[str, Table], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
     """The statistics of every split, including rows that cannot be used."""
     target = task.target
@@ -541,7 +541,7 @@ def _texts_and_options(task: DeclaredTask, row: Row) -> tuple[list[str], list[st
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
 
 
-def unknown_texts(task: DeclaredTask, tables: Mapping[str, Rows], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
+def unknown_texts(task: DeclaredTask, tables: Mapping[str, Table], tokenizer: Tokenizer, model: str) -> tuple[str, ...]:
     """A line for each split of which the model's vocabulary does not know the text."""
     columns = (*task.inputs.columns, *task.target.option_columns)
     lines = []

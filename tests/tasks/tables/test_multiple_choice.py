@@ -80,7 +80,7 @@ def test_a_multiple_choice_is_recognised_by_its_options(tmp_path, name, content)
     found = read(tmp_path, name, content).read
     assert isinstance(found.task.target, MultipleChoice)
     assert right(found) == [TEXTS[n % 3] for n in range(12)]
-    assert any(item.what == "options" and item.instead == "--options" for item in found.inferred)
+    assert any(item.what == "options" and item.override == "--options" for item in found.inferred)
     found.check()
 
 

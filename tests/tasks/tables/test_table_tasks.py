@@ -14,7 +14,7 @@ from albert.api.table_options import TableOptions
 from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tables.table import Row, Rows
+from albert.tables.table import Row, Table
 from albert.tasks.custom import check_rows, read_task
 from albert.tasks.infer import hold_out_rows, sort_labels
 from albert.tasks.inputs import Single, Words
@@ -71,7 +71,7 @@ def test_kind_is_inferred_from_labels(values, target, tmp_path):
     settings = {"kind": "multi-label", "separator": ";"} if ";" in str(values) else {}
     read = read_labels(tmp_path, values, **settings).check()
     assert read.task.target == target and read.task.inputs == Single("t")
-    assert (settings or read.inferred[0].what == "task") and read.inferred[0].instead
+    assert (settings or read.inferred[0].what == "task") and read.inferred[0].override
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -159,7 +159,7 @@ def test_lists_of_options_become_columns(tmp_path):
 def test_held_out_rows_are_deterministic_and_share_no_text(labels, seed, share, texts):
     rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
     task = replace(DECLARED["sst-2"], inputs=Single("t"), target=SingleLabel(("a", "b", "c"), "y"))
-    arguments = task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed)
+    arguments = task, Table(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed)
     try:
         train, dev = hold_out_rows(*arguments)
     except InvalidConfiguration:

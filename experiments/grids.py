@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.selection import SelectedBy
-from albert.model.config import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
 from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
-from albert.pretraining.recipe import PAPER_BASE, PretrainingRecipe, scaled_recipe
-from albert.pretraining.segments import SentenceObjective
+from albert.recipes.architecture import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
+from albert.recipes.finetuning import FinetuningSettings, SelectedBy, TaskRecipe
+from albert.recipes.pretraining import PAPER_BASE, PretrainingRecipe, SentenceObjective, scaled_recipe
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import from_json, to_json
 from albert.tasks.declared import DeclaredTask
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import find_task
 from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, record_fingerprint
 from experiments.layers import SMOOTHNESS

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.model.sizes import PUBLISHED_SIZES
+from albert.recipes.architecture import PRESETS, AlbertConfig, bert_control
 from albert.runtime.files import write_csv, write_text
 from experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
 from experiments.results import Cell, Outcome, check_claim, count_as_paper

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import t
 
-from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
-from albert.pretraining.recipe import saved_recipe
+from albert.pretraining.start_record import saved_recipe
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import read_journal, read_json_object

@@ -14,8 +14,8 @@ from beartype.roar import BeartypeCallHintViolation
 from experiments.jobs import Folders
 
 from albert.cli import main as table
-from albert.model.config import AlbertConfig
 from albert.model.heads import streamed_cross_entropy
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import pick_device
 from albert.runtime.environment import DISTRIBUTION
 from albert.runtime.progress import Position

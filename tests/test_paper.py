@@ -8,7 +8,7 @@ import pytest
 from experiments.grids import GRIDS, SCALES
 from experiments.report import STATIC_TABLES
 
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")

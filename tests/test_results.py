@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dev.scripts import figures
 
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.json_files import from_json, read_json_object
 from albert.runtime.manifest import LAYOUT
 

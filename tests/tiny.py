@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import DECLARED
 

@@ -28,10 +28,9 @@ import torch
 
 from albert.cli.main import run
 from albert.cli.options import parse
-from albert.model.config import AlbertConfig
-from albert.optim.recipe import ScheduleRecipe
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.pretraining import RECIPES, PretrainingRecipe, ScheduleRecipe
 from albert.runtime.devices import describe_machine, pick_device
 from albert.runtime.json_files import read_journal, save_json, save_versioned
 from albert.runtime.manifest import file_hash, files_below

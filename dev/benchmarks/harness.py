@@ -31,7 +31,7 @@ from rich.table import Table
 
 from albert.cli.main import run
 from albert.cli.options import parse
-from albert.model.config import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.progress import progress

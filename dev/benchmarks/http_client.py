@@ -13,7 +13,7 @@ import torch
 from albert.checkpoints.model_directory import save_model_directory
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForSequenceClassification
-from albert.model.config import PRESETS
+from albert.recipes.architecture import PRESETS
 from albert.text.sentencepiece import train_tokenizer
 from albert.text.sentences import split_sentences
 

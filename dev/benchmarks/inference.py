@@ -38,8 +38,8 @@ from harness import ModelSize
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import measured_matmul_rate
 
 Batch = Sequence[np.ndarray]

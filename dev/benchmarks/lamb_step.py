@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import PRESETS
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
+from albert.recipes.architecture import PRESETS
 from albert.runtime.devices import pick_device
 
 OURS, BOUND, ADAMW_BOUND = "albert", "copy 40", "copy 28"

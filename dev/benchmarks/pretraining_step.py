@@ -34,14 +34,14 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining as TheirModel
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.model.cost import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import collate, pretraining_objective
 from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, choose_shape, fixed_objective
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, Sample, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples, Sample
 from albert.pretraining.segments import NO_LABEL
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.devices import autocast, measured_matmul_rate, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError

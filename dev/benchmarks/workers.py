@@ -29,10 +29,10 @@ from albert.finetuning.objective import TaskLoss
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.optim.recipe import OptimizerRecipe
 from albert.pretraining.batches import pretraining_objective
-from albert.pretraining.recipe import PAPER_BASE
 from albert.pretraining.throughput import random_batch
+from albert.recipes.optimizer import OptimizerRecipe
+from albert.recipes.pretraining import PAPER_BASE
 from albert.runtime.devices import fastest_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences

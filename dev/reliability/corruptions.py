@@ -24,7 +24,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model, tokenizer_of
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, to_json
 from albert.runtime.manifest import MANIFEST_NAME, files_below

@@ -35,7 +35,7 @@ from albert.inference.predictor import Predictor
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import Limits as ServerLimits
 from albert.inference.server.routes import Message, application
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory

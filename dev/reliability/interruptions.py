@@ -29,7 +29,7 @@ from dev.reliability.runs import (
 )
 from dev.reliability.trials import Tries, trial
 
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.training.run_folder import RunFolder
 
 PHASES = ("start", "training", "save", "rotation", "evaluation")

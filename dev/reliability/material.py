@@ -15,11 +15,9 @@ from albert.cli.main import run
 from albert.commands.sample import Passage, cut_passages, load_chapters, write_passages, write_text_corpus
 from albert.inference.int8 import quantize_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForQuestionAnswering, AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe
-from albert.optim.recipe import ScheduleRecipe
-from albert.pretraining.recipe import PretrainingRecipe
-from albert.pretraining.sampling import SequenceRecipe
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.pretraining import PretrainingRecipe, ScheduleRecipe, SequenceRecipe
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_versioned
 from albert.runtime.manifest import file_hash, files_below

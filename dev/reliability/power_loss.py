@@ -22,8 +22,8 @@ from dev.reliability.material import SAVES, Material
 from dev.reliability.report import KILL_IT_ANY_TIME
 from dev.reliability.trials import Tries, trial
 
-from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import pretrain
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime import files as durable_files
 from albert.runtime.errors import AlbertError
 from albert.runtime.files import new_directory, remove_leftovers, write_text

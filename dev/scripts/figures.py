@@ -18,8 +18,8 @@ from pathlib import Path
 
 from dev.reliability.report import Report, table_of
 
-from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
+from albert.recipes.architecture import PRESETS
 from albert.runtime.json_files import load_json
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import NO_LABEL, TokenRanges
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.text.shards import TokenCorpus
 
 MAX_PAIRS = 80_000

@@ -12,11 +12,9 @@ from albert.commands.tokenizer import TokenizerResult
 from albert.checkpoints.hub import PushedModel
 from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
 from albert.inference.predictor import Predictor
-from albert.model.config import AlbertConfig
-from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import PretrainingRecipe
-from albert.pretraining.sampling import SequenceRecipe
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.optimizer import OptimizerRecipe
+from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, ScheduleRecipe, SequenceRecipe
 from albert.runtime.errors import AlbertError as AlbertError
 from albert.text.executors import SlurmSettings
 from albert.text.tokenizer import Tokenizer

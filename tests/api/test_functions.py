@@ -26,7 +26,7 @@ from albert.commands.pretrain import pretrain, pretrain_main
 from albert.commands.push import push
 from albert.commands.sweep import sweep
 from albert.commands.tokenizer import train
-from albert.pretraining.recipe import RECIPES, read_recipe
+from albert.recipes.pretraining import RECIPES, read_recipe
 
 FUNCTIONS = {
     "finetune": (albert.finetune, shape_of(finetune)),

@@ -14,7 +14,7 @@ import albert
 from albert.api.rows_in_memory import rows_as_json_lines
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData
 from albert.text.sentencepiece import train_tokenizer
 

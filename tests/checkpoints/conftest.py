@@ -13,7 +13,7 @@ from tests.tiny import tiny_config
 from albert.checkpoints.model_directory import write_model
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 
 
 @pytest.fixture

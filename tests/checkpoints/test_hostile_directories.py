@@ -18,7 +18,7 @@ import albert
 from albert.checkpoints.loading import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
 from albert.checkpoints.model_directory import write_model
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, OutOfResources
 
 KEYS = [field.name for field in fields(AlbertConfig)]

@@ -29,8 +29,8 @@ from albert.checkpoints.model_directory import open_model, read_config, save_mod
 from albert.cli.main import run
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
-from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
 

@@ -24,8 +24,8 @@ from albert.checkpoints.model_directory import (
     write_model,
 )
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
-from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.errors import DamagedData
 
 BASE = tiny_config(

@@ -11,8 +11,8 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.warm_start import block_origins, layer_origins, resize_positions, warm_start
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import sharing_plan
 from albert.model.packing import pack
+from albert.model.sharing import sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 
 BASE = tiny_config(50, num_hidden_layers=6, max_position_embeddings=20, initializer_range=0.3)

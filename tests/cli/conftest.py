@@ -70,7 +70,7 @@ def scene(tmp_path_factory) -> Scene:
     from albert.checkpoints.model_directory import save_model_directory
     from albert.cli.main import run
     from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
-    from albert.model.config import AlbertConfig
+    from albert.recipes.architecture import AlbertConfig
     from albert.text.executors import PreparationSettings
     from albert.text.prepare import prepare
     from albert.text.sentencepiece import train_tokenizer

@@ -85,7 +85,7 @@ def test_a_next_sentence_model_is_copied(scene, tmp_path, capsys):
 def test_a_pair_classifier_keeps_its_class(tmp_path, capsys):
     from albert.checkpoints.model_directory import write_model
     from albert.model.albert import AlbertForPairClassification
-    from albert.model.config import AlbertConfig
+    from albert.recipes.architecture import AlbertConfig
 
     (source := tmp_path / "source").mkdir()
     write_model(source, AlbertForPairClassification(AlbertConfig(vocab_size=40, num_hidden_layers=2, **SIZES), 3), None)

@@ -16,8 +16,8 @@ from albert.cli.descriptions import resolve
 from albert.cli.main import run
 from albert.commands.info import bytes_of_size
 from albert.model.albert import AlbertForTokenClassification
-from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import count_training_memory
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.devices import precision_advice
 
 

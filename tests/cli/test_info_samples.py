@@ -6,8 +6,8 @@ import pytest
 from tests.cli.conftest import make_documents
 
 from albert.cli.main import run
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer

@@ -11,7 +11,7 @@ from albert.cli.main import run
 from albert.commands.pretrain import recipe_before_changes
 from albert.commands.sample import load_chapters
 from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, samples_of
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.text.shards import TokenCorpus
 

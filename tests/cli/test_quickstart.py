@@ -16,7 +16,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def shortened(monkeypatch):
     from albert.commands import quickstart_stages as module
-    from albert.optim.recipe import ScheduleRecipe
+    from albert.recipes.pretraining import ScheduleRecipe
 
     short = replace(module.QUICKSTART, schedule=ScheduleRecipe(total_steps=4, warmup_steps=1), evaluation_sequences=20)
     passages = module.labelled_passages()

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from albert.cli.main import run
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe, find_recipe, read_recipe
+from albert.recipes.pretraining import RECIPES, PretrainingRecipe, find_recipe, read_recipe
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import field_docs
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from albert.cli.main import run
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.json_files import load_versioned
 
 SHORT = [

@@ -13,8 +13,8 @@ from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
 from albert.model.packing import pack
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.files import new_directory
 from albert.tasks.examples import text_sequences
 from albert.text.huggingface import wordpiece_tokenizer

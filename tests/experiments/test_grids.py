@@ -11,10 +11,10 @@ from experiments.report import STATIC_TABLES, comparison_notes, write_report
 from experiments.results import read_outcome
 from experiments.tables import main
 
-from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 from albert.model.sizes import PUBLISHED_SIZES
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.recipes.architecture import PRESETS
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.json_files import from_json, to_json
 from experiments import grids, tables
 

@@ -22,7 +22,7 @@ from tests.tiny import tiny_config
 from albert.checkpoints.model_directory import save_model_directory
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
 

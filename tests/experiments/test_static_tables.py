@@ -4,8 +4,8 @@ import pytest
 from experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
 from experiments.report import STATIC_TABLES, costs, finetuning, sizes
 
-from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
+from albert.recipes.architecture import PRESETS
 from albert.tasks.submission import DECLARED
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from experiments.grids import TINY, Downstream
 from tests.tiny import tiny_config
 
-from albert.optim.recipe import ScheduleRecipe
-from albert.tasks.recipe import TaskRecipe
+from albert.recipes.finetuning import TaskRecipe
+from albert.recipes.pretraining import ScheduleRecipe
 
 _SHAPE = tiny_config(180, intermediate_size=32, max_position_embeddings=32)
 _TASK = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1, max_length=16)

@@ -15,13 +15,13 @@ from albert.finetuning import objective
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.finetuning import TaskRecipe
 from albert.tables.table import Row, Table
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Single, Words
 from albert.tasks.metrics import multi_label_scores, tag_metrics
 from albert.tasks.multi_label import MultiLabel
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging
 

@@ -18,13 +18,13 @@ from albert.finetuning.data import balanced_weights
 from albert.finetuning.evaluation import MAJORITY, advice
 from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import evaluations_without_gain
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.custom import read_task
 from albert.tasks.examples import IGNORE_INDEX
-from albert.tasks.table_task import RecipeChanges, TableTask
+from albert.tasks.table_task import TableTask
 
 
 @pytest.fixture

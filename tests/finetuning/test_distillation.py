@@ -16,14 +16,8 @@ from albert.cli.main import run
 from albert.finetuning import objective
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
-from albert.finetuning.objective import (
-    Distillation,
-    TaskLoss,
-    open_teacher,
-    training_setup,
-)
+from albert.finetuning.objective import TaskLoss, open_teacher, training_setup
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -32,6 +26,7 @@ from albert.model.albert import (
 )
 from albert.model.encoder import Encoder
 from albert.model.packing import pack
+from albert.recipes.finetuning import Distillation, FinetuningSettings
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
 from albert.tasks.examples import join_sequences

@@ -23,11 +23,11 @@ from albert.finetuning.model import PretrainedEncoder, RandomEncoder, random_enc
 from albert.finetuning.objective import TaskLoss
 from albert.finetuning.options import MAX_EPOCHS, MIN_UPDATES, plan_learning, rate_for_width, requested_recipe
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
 from albert.model.albert import SpanFromStart
-from albert.model.config import PRESETS
 from albert.model.packing import pack
+from albert.recipes.architecture import PRESETS
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
@@ -35,12 +35,10 @@ from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import join_sequences
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
 from albert.tasks.submission import DECLARED
-from albert.tasks.table_task import RecipeChanges
 from albert.tasks.tagging import TokenTagging
 from albert.text.tokenizer_loading import load_tokenizer
 

@@ -21,9 +21,9 @@ from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, eva
 from albert.finetuning.frozen_head import solve_head
 from albert.finetuning.model import start_model
 from albert.finetuning.run import finetune, task_batches
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import BestModel
 from albert.inference.predictor import Predictor
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
@@ -32,7 +32,7 @@ from albert.tasks.custom import read_task
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.submission import DECLARED
-from albert.tasks.table_task import RecipeChanges, TableTask
+from albert.tasks.table_task import TableTask
 
 COMPUTE = ComputeOptions(torch.device("cpu"))
 

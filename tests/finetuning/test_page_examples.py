@@ -10,8 +10,8 @@ from tests.inference.server.running_servers import running, wait_until
 from albert.cli.main import run
 from albert.finetuning.page_examples import page_examples
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.tasks.examples import Example

@@ -14,8 +14,8 @@ import albert
 from albert.cli.main import run
 from albert.finetuning.model import RandomEncoder, choose_pairs
 from albert.model.albert import AlbertForPairClassification, AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 

@@ -14,10 +14,9 @@ from albert.cli.main import run
 from albert.finetuning.data import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.objective import Distillation
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
+from albert.recipes.finetuning import Distillation, FinetuningSettings
 from albert.runtime.json_files import read_journal
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask

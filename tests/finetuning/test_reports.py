@@ -13,8 +13,8 @@ from albert.cli.main import run
 from albert.finetuning.evaluation import next_step
 from albert.finetuning.report_page import _axis_number, report_page
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import development_trend
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.json_files import Journal, read_json_object
 from albert.tables.table import Answer
 from albert.tasks.error_analysis import MAX_MATRIX, calibration

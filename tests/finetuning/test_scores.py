@@ -12,8 +12,8 @@ from tests.tiny import short_task
 from albert.cli.main import run
 from albert.finetuning.evaluation import FROZEN, MAJORITY, advice, evaluate_directory
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.selection import BestModel
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal, read_json_object

@@ -14,7 +14,6 @@ import albert
 from albert.cli.main import run
 from albert.finetuning import several
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import (
     BenchmarkResult,
     SeedRun,
@@ -25,10 +24,10 @@ from albert.finetuning.seeds import (
     finetune_seeds,
     score_spread,
 )
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED, GLUE_AVERAGE
-from albert.tasks.table_task import RecipeChanges
 
 SHORT = short_task(steps=4)
 

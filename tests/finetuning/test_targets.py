@@ -16,9 +16,9 @@ from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import RandomEncoder, head_description, start_model
 from albert.finetuning.objective import TaskLoss
 from albert.finetuning.run import finetune, task_batches
-from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tables.table import Answer
 from albert.tasks.examples import IGNORE_INDEX, Example

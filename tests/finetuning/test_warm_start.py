@@ -12,10 +12,10 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
 from albert.finetuning.model import PretrainedEncoder, start_model
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
-from albert.model.config import ArchitectureChanges
 from albert.model.packing import pack
+from albert.recipes.architecture import ArchitectureChanges
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
 from albert.tasks.regression import Regression

@@ -14,8 +14,8 @@ from torch.nn import functional
 from albert.cli.main import run
 from albert.inference.inspection import plausible_settings
 from albert.model.albert import AlbertForMaskedLM
-from albert.model.config import PRESETS
 from albert.model.packing import pack
+from albert.recipes.architecture import PRESETS
 
 TEXT = (files("albert.inference") / "self_check.txt").read_text("utf-8")
 TRUE_HEADS = 16

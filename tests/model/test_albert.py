@@ -26,8 +26,8 @@ from albert.model.albert import (
     plan_for_depth,
     set_depth,
 )
-from albert.model.config import sharing_plan
 from albert.model.packing import pack
+from albert.model.sharing import sharing_plan
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 

@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name
-from albert.pretraining.recipe import RECIPES
+from albert.recipes.architecture import (
+    PRESET_ALIASES,
+    PRESET_GROUPS,
+    PRESETS,
+    AlbertConfig,
+    preset_name,
+)
+from albert.recipes.pretraining import RECIPES
 
 ARCHITECTURES = PRESETS | {f"recipe {name}": recipe.model for name, recipe in RECIPES.items()}
 

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from albert.model import cost, packing
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import (
     TrainingMemory,
     count_flops,
@@ -25,6 +24,7 @@ from albert.optim import lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.throughput import random_batch
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.devices import autocast
 
 # preset -> with pooler and both pre-training heads (Table 1, counted exactly; V = 30,000)

@@ -9,7 +9,7 @@ from tests.model.conftest import CPU, saved_by_autograd
 from albert.model import encoder
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.attention import AttentionBlock
-from albert.model.config import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.runtime.devices import autocast, dropout_generator, parallel_map
 
 SHARED, SEPARATE = [0] * 6, list(range(6))

@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from albert.cli.main import run
-from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 from albert.model.sizes import PUBLISHED_SIZES, differences, preset_of_shape
+from albert.recipes.architecture import PRESETS
 
 CPU = torch.device("cpu")
 

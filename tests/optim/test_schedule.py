@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.optim.recipe import ScheduleRecipe, warmup_then_linear
+from albert.recipes.optimizer import warmup_then_linear
+from albert.recipes.pretraining import ScheduleRecipe
 
 PEAK, WARMUP, TOTAL = 0.00176, 3125, 125_000
 lengths = st.integers(1, 300).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total)))

@@ -94,8 +94,8 @@ def tiny_corpus(tiny_texts, tiny_tokenizer, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_samples(tiny_corpus):
     """Training samples of up to 32 tokens."""
-    from albert.pretraining.masking import MaskingRecipe
-    from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+    from albert.pretraining.sampling import PretrainingSamples
+    from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
     from albert.text.shards import TokenCorpus
 
     corpus = TokenCorpus.open(tiny_corpus, "train", verify=False)

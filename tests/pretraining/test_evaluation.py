@@ -15,9 +15,9 @@ from albert.checkpoints.model_directory import open_model, save_model_directory,
 from albert.cli.main import run
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests, Score, evaluate_pretraining
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
 from albert.text.shards import TokenCorpus

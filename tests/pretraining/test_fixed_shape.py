@@ -21,8 +21,8 @@ from albert.pretraining.fixed_shape import (
     choose_shape,
     fixed_objective,
 )
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
+from albert.recipes.pretraining import MaskingRecipe
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.training.logging import MACHINE_METRICS

@@ -13,8 +13,8 @@ from albert.model.packing import PackedSequences
 from albert.pretraining import gpu_paths, run
 from albert.pretraining.fixed_shape import FixedBatches, FixedShape, PretrainingLoss, choose_shape
 from albert.pretraining.gpu_paths import check_gpu_paths
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
+from albert.recipes.pretraining import MaskingRecipe
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import Unavailable
 from albert.training.self_check import ATTENTION_KERNEL, COMPILED_LOSS, FIXED_SHAPE

@@ -14,9 +14,9 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.environment import world
 from albert.training.update import update
 

@@ -10,9 +10,9 @@ from tests.pretraining.conftest import prepare_texts
 from tests.refusals import refusal
 
 from albert.pretraining.batches import MixedSamples, open_corpora
-from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.masking import MaskingRecipe, NgramMasking, Words
+from albert.pretraining.masking import NgramMasking, Words
+from albert.recipes.pretraining import MaskingRecipe
 
 CLS, SEP, MASK, N_SPECIAL = 2, 3, 4, 5
 VOCABULARY = 50

@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from albert.model.config import ALBERT_BASE, AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe
-from albert.optim.recipe import ScheduleRecipe
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import PretrainingRecipe
-from albert.pretraining.sampling import SequenceRecipe
+from albert.recipes.architecture import ALBERT_BASE, AlbertConfig
+from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, ScheduleRecipe, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
 
 REFUSED = {

@@ -9,9 +9,9 @@ from tests.pretraining.conftest import events, model_bytes, prepare_texts
 from tests.refusals import refusal
 
 from albert.cli.main import run as cli
-from albert.model.config import PRESETS
-from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.pretraining.run import pretrain
+from albert.recipes.architecture import PRESETS
+from albert.recipes.pretraining import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.json_files import load_versioned, read_json_object, save_versioned, to_json
 from albert.text.sentencepiece import train_tokenizer

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import NO_LABEL
 from albert.pretraining.statistics import measure, tokens_cut
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 
 MAX_SCORE = 4.5
 OBJECTIVES = ("sop", "nsp", "none")

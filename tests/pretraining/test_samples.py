@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from albert.pretraining import sampling
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, Samples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples, Samples
 from albert.pretraining.segments import NO_LABEL, SWAPPED
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.text.shards import TokenCorpus
 
 CLS, SEP = 2, 3

@@ -4,9 +4,9 @@ import pytest
 import torch
 from tests.tiny import tiny_config
 
-from albert.model.config import PRESETS, AlbertConfig
 from albert.pretraining import throughput
 from albert.pretraining.throughput import MIN_ROUNDS, measure_throughput
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.tiny import tiny_config
 
 from albert.model.encoder import sinusoids
-from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import untrained_model
-from albert.pretraining.sampling import SequenceRecipe
+from albert.recipes.pretraining import PretrainingRecipe, SequenceRecipe
 
 RECIPE = PretrainingRecipe(
     model=tiny_config(50, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=40),

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refusal
 
+from albert.recipes.finetuning import TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.glue import AX, COLA, QQP, RTE, SST2, STSB
 from albert.tasks.race import RACE
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.regression import Regression
 from albert.tasks.span import Span
 from albert.tasks.split_files import read_rows

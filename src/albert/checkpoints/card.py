@@ -18,7 +18,7 @@ import huggingface_hub  # loads its parts when they are used
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import name_of, root_of
 from albert.checkpoints.sentence_transformers import POOLED, sentence_vectors_of
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.environment import lazy_import
 from albert.runtime.manifest import read_input
 

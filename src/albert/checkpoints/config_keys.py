@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.checkpoints.families import Family
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration
 
 WITHOUT_EFFECT: dict[str, str] = {

@@ -59,7 +59,7 @@ from albert.checkpoints.tensorflow import (
     map_variables,
     read_albert_config,
 )
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
 
-from albert.model.config import AlbertConfig
-from albert.model.config import Family as FamilyName
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import Family as FamilyName
 
 NAMES: dict[str, Any] = tomllib.loads((files("albert.checkpoints") / "names.toml").read_text(encoding="utf-8"))
 """Names of parameters, ours and those of others."""

@@ -34,7 +34,8 @@ from albert.model.albert import (
     AlbertForTokenClassification,
     AlbertModel,
 )
-from albert.model.config import AlbertConfig, sharing_plan
+from albert.model.sharing import sharing_plan
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ from albert.checkpoints.huggingface import (
     n_outputs,
 )
 from albert.model.albert import AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.encoder import initialize, on_meta_device
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import read_json_object

@@ -62,8 +62,8 @@ from albert.checkpoints.sentence_transformers import (
     write_sentence_vectors,
 )
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.model.encoder import on_meta_device
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import final_path, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json

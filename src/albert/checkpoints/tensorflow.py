@@ -8,7 +8,7 @@ from typing import Any
 
 from albert.checkpoints.families import NAMES
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
-from albert.model.config import AlbertConfig
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, read_json_object
 from albert.runtime.manifest import open_input

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig, sharing_plan
+from albert.model.sharing import sharing_plan
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
 

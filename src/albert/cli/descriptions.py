@@ -27,8 +27,15 @@ from albert.cli.render import (
 )
 from albert.inference import inspection
 from albert.model import sizes
-from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import count_flops, count_parameters
+from albert.model.sharing import sharing_plan
+from albert.recipes.architecture import (
+    PRESET_ALIASES,
+    PRESET_GROUPS,
+    PRESETS,
+    AlbertConfig,
+    preset_name,
+)
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.runtime.json_files import to_json

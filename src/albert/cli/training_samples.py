@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from albert.cli.render import indented, open_console
-from albert.model.config import preset_name
-from albert.pretraining.recipe import find_recipe
 from albert.pretraining.sampling import PretrainingSamples
-from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
+from albert.pretraining.segments import IN_ORDER, NO_LABEL
+from albert.recipes.architecture import preset_name
+from albert.recipes.pretraining import SentenceObjective, find_recipe
 from albert.runtime.environment import bundled_model
 from albert.runtime.errors import UsageError
 from albert.runtime.words import counted

@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.text import Text
 
 from albert.cli.render import open_console, table
-from albert.model.config import preset_name
+from albert.recipes.architecture import preset_name
 from albert.runtime.environment import bundled_model
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import read_journal

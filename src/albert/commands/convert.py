@@ -8,7 +8,7 @@ from albert.api.options import Argument
 from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
-from albert.model.config import Activation
+from albert.recipes.architecture import Activation
 from albert.runtime.words import bytes_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from albert.api.table_options import NO_TABLE, TableOptions
 from albert.cli.main import imports
 from albert.cli.options import Subcommand, parse
 from albert.cli.render import bold_prefix, open_console, print_json, print_lines, table_of_rows, titled_tables
-from albert.model.config import Activation
-from albert.pretraining.segments import SentenceObjective
+from albert.recipes.architecture import Activation
+from albert.recipes.pretraining import SentenceObjective
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
 from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
@@ -494,7 +494,7 @@ def evaluate_pretrained(
     from albert.api.results import EvaluateResult
     from albert.inference.engine import use_fast_encoders
     from albert.pretraining.evaluation import evaluate_pretraining
-    from albert.pretraining.masking import MaskingRecipe
+    from albert.recipes.pretraining import MaskingRecipe
 
     found = evaluate_pretraining(
         models,

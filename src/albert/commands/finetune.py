@@ -23,11 +23,11 @@ from albert.api.options import (
     shape_of,
 )
 from albert.api.table_options import NO_TABLE, TableOptions
-from albert.api.training_options import USUAL_TRAINING, Device, TrainingOptions
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
-from albert.model.config import ArchitectureChanges
+from albert.recipes.architecture import ArchitectureChanges
+from albert.recipes.finetuning import USUAL_TRAINING, Device, RecipeChanges, SpanHeadKind, TrainingOptions
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import read_toml_or_json, to_json
@@ -35,8 +35,8 @@ from albert.runtime.manifest import LAYOUT
 from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
-from albert.tasks.span import Span, SpanHeadKind
-from albert.tasks.table_task import HeldOut, RecipeChanges, TableTask, load_table_task, table_statistics
+from albert.tasks.span import Span
+from albert.tasks.table_task import HeldOut, TableTask, load_table_task, table_statistics
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult

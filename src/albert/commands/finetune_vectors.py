@@ -11,17 +11,17 @@ from albert.api.options import KEY, ROWS, Argument, option_name, shape_of
 from albert.cli.main import imports
 from albert.cli.options import Subcommand, parse
 from albert.cli.render import open_console
-from albert.model.config import ArchitectureChanges
-from albert.runtime.environment import Precision, world
+from albert.recipes.architecture import ArchitectureChanges
+from albert.recipes.finetuning import RecipeChanges
+from albert.runtime.environment import DEFAULT_LOG, Log, Precision, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json
-from albert.tasks.table_task import HeldOut, RecipeChanges
-from albert.training.metric_logger import DEFAULT_LOG, Log
+from albert.tasks.table_task import HeldOut
 
 if TYPE_CHECKING:
     from albert.api.results import FinetuneResult
-    from albert.finetuning.run_record import FinetuningSettings
     from albert.finetuning.vectors import VectorTeacher
+    from albert.recipes.finetuning import FinetuningSettings
 
 
 def finetune_vectors(
@@ -115,9 +115,9 @@ def finetune_vectors(
             read_text_pairs,
         )
         from albert.finetuning.model import PretrainedEncoder
-        from albert.finetuning.run_record import FinetuningSettings
         from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
+        from albert.recipes.finetuning import FinetuningSettings
 
     start = PretrainedEncoder(model, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
     changes = RecipeChanges(
@@ -190,7 +190,7 @@ def open_teacher(teacher: str, settings: "FinetuningSettings") -> "VectorTeacher
     from albert.checkpoints.sentence_transformers import open_dense
     from albert.finetuning.vectors import VectorTeacher
     from albert.inference.predictor import Predictor
-    from albert.model.config import AlbertConfig
+    from albert.recipes.architecture import AlbertConfig
     from albert.runtime.devices import default_precision, pick_device
     from albert.runtime.json_files import fingerprint_of
 

@@ -11,8 +11,9 @@ from albert.cli import training_samples, verification
 from albert.cli.main import imports, load_command
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json
-from albert.model.config import preset_name, sharing_plan
-from albert.pretraining.recipe import RECIPES, find_recipe
+from albert.model.sharing import sharing_plan
+from albert.recipes.architecture import preset_name
+from albert.recipes.pretraining import RECIPES, find_recipe
 from albert.runtime.environment import PrecisionChoice
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import commented_toml

@@ -19,7 +19,7 @@ from albert.cli.main import imports
 from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
 from albert.commands.serve import AS_SAVED, ModelOptions
-from albert.model.config import Activation
+from albert.recipes.architecture import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.tables.records import Record

@@ -22,21 +22,19 @@ from albert.api.options import KEY, KEYS, Argument, Option, Values, option_name,
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import key_value_table, next_line, open_console
-from albert.pretraining.recipe import (
+from albert.pretraining.start_record import Head, recorded_start, saved_recipe
+from albert.recipes.pretraining import (
     RECIPES,
     PretrainingRecipe,
     find_recipe,
-    saved_recipe,
     scaled_recipe,
     with_steps,
     within_batch,
 )
-from albert.pretraining.start_record import Head, recorded_start
-from albert.runtime.environment import world
+from albert.runtime.environment import DEFAULT_LOG, Log, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import values_by_keys
 from albert.runtime.words import counted
-from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -205,7 +203,9 @@ def recipe_before_changes(first: str | PretrainingRecipe, given: Values) -> tupl
     steps = given.get(("recipe", "schedule", "total_steps"))
     if steps is not None and ("recipe", "schedule", "warmup_steps") not in given:
         before = recipe.schedule
-        recipe = with_steps(recipe, steps, None if output is None else RunFolder(output))
+        run = None if output is None else RunFolder(output)
+        saved = None if run is None or not run.recipe_path.exists() else saved_recipe(run)
+        recipe = with_steps(recipe, steps, saved)
         now = recipe.schedule
         if now.warmup_steps != before.warmup_steps and world().is_first:
             what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"

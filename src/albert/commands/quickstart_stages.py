@@ -13,17 +13,17 @@ from rich.console import Console
 from albert.commands.sample import AUTHORS, labelled_passages, split_chapters, write_passages, write_text_corpus
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult
 from albert.inference.predictor import Predictor
-from albert.pretraining.recipe import RECIPES
 from albert.pretraining.run import PretrainingResult, pretrain
+from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
+from albert.recipes.pretraining import RECIPES
 from albert.report.curves import read_runs
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.recipe import TaskRecipe
 from albert.text.corpus import read_corpus
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare

@@ -21,7 +21,6 @@ from albert.api.options import (
     shape_of,
 )
 from albert.api.table_options import NO_TABLE, TableOptions
-from albert.api.training_options import USUAL_TRAINING, Device, TrainingOptions
 from albert.cli.main import imports
 from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
@@ -41,11 +40,11 @@ from albert.commands.finetune import (
     with_span_head,
     with_task_file,
 )
-from albert.model.config import ArchitectureChanges
+from albert.recipes.architecture import ArchitectureChanges
+from albert.recipes.finetuning import USUAL_TRAINING, Device, RecipeChanges, TrainingOptions
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.tasks.declared import DeclaredTask
-from albert.tasks.table_task import RecipeChanges
 
 if TYPE_CHECKING:
     from albert.api.results import DataReport, FinetuneResult

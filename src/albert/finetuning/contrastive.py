@@ -23,16 +23,15 @@ from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members,
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
 from albert.finetuning.evaluation import AT_RANDOM
 from albert.finetuning.model import Start
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.task import Announce, training_plan
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
 from albert.runtime.words import counted
 from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
-from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
-from albert.tasks.table_task import RecipeChanges
 from albert.text.tokenizer import Tokenizer
 from albert.training.metric_logger import require_logger
 from albert.training.run import run_training

@@ -16,11 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
+from albert.recipes.finetuning import TaskRecipe
 from albert.runtime.random_streams import stream
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import IGNORE_INDEX, Example, Features, Sequences
 from albert.tasks.pipeline import Lengths
-from albert.tasks.recipe import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.update import equal_parts
 

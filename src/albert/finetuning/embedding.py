@@ -20,7 +20,6 @@ from albert.finetuning.model import Start, StartedModel, fit_length, start_model
 from albert.finetuning.options import LearningPlan, RequestedRecipe, plan_learning
 from albert.finetuning.run_record import (
     FinetuningResult,
-    FinetuningSettings,
     precision_of,
     read_record,
     recorded_settings,
@@ -28,11 +27,10 @@ from albert.finetuning.run_record import (
 )
 from albert.finetuning.task import Announce, FinetuningTask
 from albert.model.albert import PooledEncoder
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import Journal, to_json
 from albert.tasks.examples import Sequences
-from albert.tasks.recipe import TaskRecipe
-from albert.tasks.table_task import RecipeChanges
 from albert.training.logging import TrainingResult
 from albert.training.run import RunWork
 from albert.training.run_folder import RunFolder

@@ -20,13 +20,13 @@ from albert.checkpoints.model_directory import OpenedModel, open_model, read_con
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
 from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
 from albert.model.albert import AlbertForPairClassification, set_depth
-from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
+from albert.recipes.architecture import FULL_WIDTH, AlbertConfig, ArchitectureChanges
+from albert.recipes.finetuning import PairEncoding, TaskRecipe
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.declared import DeclaredTask
-from albert.tasks.inputs import Pair, PairEncoding
-from albert.tasks.recipe import TaskRecipe
+from albert.tasks.inputs import Pair
 from albert.tasks.regression import Regression
 from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer

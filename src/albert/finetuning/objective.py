@@ -25,6 +25,7 @@ from albert.model.albert import (
     AlbertForPairClassification,
     AlbertForSequenceClassification,
 )
+from albert.recipes.finetuning import Distillation
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
@@ -39,32 +40,6 @@ from albert.training.update import Batch, BatchSource, Objective, Sums
 # Distillation (Hinton et al., 2015). The teacher is any model for the same task: deeper, wider, or with another
 # tokenizer. Its labels are matched by name. It is run once per example, before the first update and without dropout;
 # runs that differ only in their seed share its logits.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distillation:
-    """A teacher and its part in the loss.
-
-    Attributes:
-        teacher: a fine-tuned model directory, a run, or a Hub id.
-        temperature: the divisor of both models' logits; higher values give more weight to improbable labels.
-        weight: of the teacher in the loss; the rest is that of the labels.
-    """
-
-    teacher: str
-    temperature: float = 2.0
-    weight: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InvalidConfiguration("distillation temperature", f"is {self.temperature}, it must be above 0")
-        if not 0 < self.weight <= 1:
-            raise InvalidConfiguration("distillation weight", f"is {self.weight}, it must be above 0 and at most 1")
-
-    @property
-    def source(self) -> str:
-        """The teacher's name for a record; see `model_name`."""
-        return model_name(self.teacher)
 
 
 TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
@@ -219,5 +194,5 @@ def training_setup(
         source = replace(source, teacher=teacher.logits(compute))
         cut = teacher.split.counts.get("truncated", 0)
         truncated = f"; {cut:,} examples are truncated for it" if cut else ""
-        notes += (f"learns from {distillation.source}, run once per example{truncated}",)
+        notes += (f"learns from {model_name(distillation.teacher)}, run once per example{truncated}",)
     return TrainingSetup(module, source, TaskLoss(target, distillation), notes)

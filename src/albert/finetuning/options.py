@@ -9,14 +9,13 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from albert.model.config import FULL_WIDTH
-from albert.optim.recipe import OptimizerRecipe, warmup_then_linear
+from albert.recipes.architecture import FULL_WIDTH
+from albert.recipes.finetuning import RecipeChanges, TaskRecipe
+from albert.recipes.optimizer import OptimizerRecipe, warmup_then_linear
 from albert.runtime.json_files import from_json
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED
-from albert.tasks.table_task import RecipeChanges
 
 RecipeLike = TaskRecipe | RecipeChanges | None
 """A complete recipe, changes to the default recipe, or None for the default."""

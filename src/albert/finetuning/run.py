@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning.data import (
     PreparedSplit,
@@ -46,7 +47,6 @@ from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
     FilledIn,
     FinetuningResult,
-    FinetuningSettings,
     examples_fingerprint,
     fit_to_rows,
     read_record,
@@ -58,6 +58,7 @@ from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel
 from albert.finetuning.task import FROZEN_HEAD_NAME, Announce, TaskTraining, training_plan
 from albert.finetuning.task_report import task_card, task_report
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
@@ -66,8 +67,7 @@ from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
-from albert.tasks.recipe import TaskRecipe
-from albert.tasks.table_task import RecipeChanges, save_table_task
+from albert.tasks.table_task import save_table_task
 from albert.training.logging import TrainingResult
 from albert.training.metric_logger import require_logger
 from albert.training.run import RunWork, check_training, run_training
@@ -295,7 +295,7 @@ def inputs_of(
         **start_inputs(started),
     }
     if teacher is not None and settings.distillation is not None:
-        inputs["teacher"] = Input(settings.distillation.source, teacher.fingerprint)
+        inputs["teacher"] = Input(model_name(settings.distillation.teacher), teacher.fingerprint)
     return inputs
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import torch
 
+from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
 from albert.finetuning.model import PretrainedEncoder, Start, StartedModel, choose_pairs
-from albert.finetuning.objective import Distillation
 from albert.finetuning.options import (
     MIN_SELECTING_ROWS,
     PATIENCE,
@@ -19,90 +19,17 @@ from albert.finetuning.options import (
     evaluation_interval,
     plan_learning,
 )
-from albert.finetuning.selection import EVALUATION_INTERVAL, SelectedBy
-from albert.optim.recipe import OptimizerRecipe
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.devices import default_precision
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_versioned, to_json
 from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
-from albert.tasks.declared import DeclaredTask, ThresholdFrom
+from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example
-from albert.tasks.inputs import PairEncoding
-from albert.training.metric_logger import DEFAULT_LOG, Log
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import Input
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinetuningSettings:
-    """How a run computes, apart from the task's recipe.
-
-    Attributes:
-        null_threshold: the questions that choose the no-answer threshold: some held out of training, or, as in the
-            reference, the scored ones.
-        select: the model that is the result: the last one, or the best of all evaluations; None: the best for a user's
-            own table with enough development rows, else the last.
-        evaluate_every, checkpoint_every: in steps.
-        patience: the run ends after so many evaluations in a row without a better score; None: `PATIENCE` where
-            `select` is best by default, else the run never ends before its last step.
-        class_weights: "balanced" weights each class, label or tag in the loss by its inverse frequency.
-        optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
-        precision: None: bf16 on a GPU, fp32 on a CPU.
-        log: where the curves go, beside the journal.
-        freeze_encoder: train only pooler and head.
-        distillation: a teacher.
-        page_examples: at most so many rows of the development set are written to `examples.json`.
-        encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pairs`.
-        match_embedding: mark tokens that occur in the other segment; None: see `choose_pairs`.
-        solve_head: solve a new head on frozen features first; None: for a user's own table, unless it has numbers.
-        frozen: the solved head is the result, nothing is fine-tuned.
-        threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
-            choose it on rows held out of training; None: "train". Tags of entities have a shift of `O` in its place,
-            which is always chosen so.
-    """
-
-    seed: int = 0
-    null_threshold: ThresholdFrom = "train"
-    max_train_examples: int | None = None
-    select: SelectedBy | None = None
-    evaluate_every: int | None = None
-    checkpoint_every: int | None = None
-    patience: int | None = None
-    class_weights: Literal["balanced"] | None = None
-    micro_batch_tokens: int = 8192
-    optimizer: OptimizerRecipe | Literal["adamw", "lamb"] | None = None
-    device: str = "auto"
-    precision: Precision | None = None
-    workers: int = 0
-    log: Log = DEFAULT_LOG
-    freeze_encoder: bool = False
-    distillation: Distillation | None = None
-    page_examples: int = 5
-    encode_pairs: PairEncoding | None = None
-    match_embedding: bool | None = None
-    solve_head: bool | None = None
-    frozen: bool = False
-    threshold: float | Literal["train"] | None = None
-
-    def __post_init__(self) -> None:
-        counts = {
-            "max_train_examples": 1,
-            "evaluate_every": 1,
-            "patience": 1,
-            "checkpoint_every": 1,
-            "micro_batch_tokens": 1,
-        }
-        for name, least in (counts | {"workers": 0, "page_examples": 0}).items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidConfiguration(name, f"is {value}, at least {least} is needed")
-
-    @property
-    def evaluation_interval(self) -> int | None:
-        """Steps between evaluations; None: no evaluation before the end."""
-        return self.evaluate_every or (EVALUATION_INTERVAL if self.select == "best" else None)
 
 
 @dataclass(frozen=True)
@@ -282,7 +209,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     values["solve_head"] = bool(settings.solve_head)
     values["select"] = settings.select or "last"
     if settings.distillation is not None:
-        values["distillation"]["teacher"] = settings.distillation.source
+        values["distillation"]["teacher"] = model_name(settings.distillation.teacher)
     return values
 
 

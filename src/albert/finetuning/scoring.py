@@ -14,12 +14,12 @@ from albert.finetuning.evaluation import (
     evaluate_model,
     predict_split,
 )
+from albert.recipes.finetuning import TaskRecipe
 from albert.runtime.random_streams import stream
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.metrics import NumberScale
 from albert.tasks.multi_label import MultiLabel
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 

@@ -15,16 +15,16 @@ from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import check_run, save_custom_task
-from albert.finetuning.run_record import FinetuningSettings, read_record
+from albert.finetuning.run_record import read_record
 from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_that_ended
 from albert.finetuning.task import Announce
+from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
 from albert.runtime.environment import world
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_versioned, to_json
 from albert.runtime.progress import progress
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.submission import DECLARED, Average
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import refuse_other_runs

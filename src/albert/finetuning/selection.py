@@ -14,15 +14,12 @@ from typing import Any, Literal
 import torch
 
 from albert.checkpoints.model_directory import open_model
+from albert.recipes.finetuning import PairEncoding, SelectedBy
 from albert.runtime.json_files import read_journal, read_versioned, save_versioned
 from albert.runtime.words import counted
-from albert.tasks.inputs import PairEncoding
 from albert.tasks.metrics import is_better
 from albert.tasks.task import Task
 
-SelectedBy = Literal["last", "best"]
-EVALUATION_INTERVAL = 100
-"""Steps between evaluations, as in the paper."""
 _SCORE_NAME = "score.json"
 
 

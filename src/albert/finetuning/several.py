@@ -10,8 +10,8 @@ from albert.finetuning.model import Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.task import Announce
+from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.errors import Diverged
 from albert.tasks.declared import DeclaredTask
 

@@ -15,17 +15,16 @@ from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, Evaluation
 from albert.finetuning.model import StartedModel, head_description
 from albert.finetuning.options import LearningPlan
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
 from albert.optim.optimizer import build_optimizer
-from albert.runtime.environment import Precision, Ranks
+from albert.recipes.finetuning import FinetuningSettings
+from albert.runtime.environment import Log, Precision, Ranks
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_versioned, to_json
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.training.logging import TrainingPlan
-from albert.training.metric_logger import Log
 from albert.training.run_folder import RunFolder
 from albert.training.self_check import check_attention_kernel
 from albert.training.task import TrainingTask

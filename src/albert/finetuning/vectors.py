@@ -26,9 +26,10 @@ from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
 from albert.finetuning.evaluation import model_outputs
 from albert.finetuning.model import Start, StartedModel
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.task import Announce, training_plan
 from albert.model.albert import PooledEncoder
+from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.runtime.distributed import wait_for_all
 from albert.runtime.environment import Ranks, world
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
@@ -40,8 +41,6 @@ from albert.runtime.words import counted
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
-from albert.tasks.recipe import TaskRecipe, recipe_of_vectors
-from albert.tasks.table_task import RecipeChanges
 from albert.training.metric_logger import require_logger
 from albert.training.run import run_training
 from albert.training.run_folder import RunFolder

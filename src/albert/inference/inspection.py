@@ -30,9 +30,9 @@ from albert.checkpoints.model_directory import (
 )
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
-from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
+from albert.recipes.architecture import Activation, AlbertConfig
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import to_json

@@ -23,8 +23,8 @@ from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_
 from albert.inference.engine import is_worth_quantizing, quantize_matrix
 from albert.inference.trained import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification, AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json

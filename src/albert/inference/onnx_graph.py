@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from albert.inference.engine import INT8_MAX, is_worth_quantizing, quantize_matrix
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel
 from albert.model.attention import AttentionBlock
-from albert.model.config import Activation
 from albert.model.encoder import FeedForwardBlock
+from albert.recipes.architecture import Activation
 
 MIN_OPSET = 17
 MAX_OPSET = 24

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from albert.inference.engine import PackedModel
 from albert.model.albert import PooledEncoder, Pooling
-from albert.model.config import AlbertConfig
 from albert.model.packing import pack
+from albert.recipes.architecture import AlbertConfig
 from albert.tasks.embed import piece_weights
 from albert.tasks.examples import Example, Features
 from albert.tasks.fill_mask import MaskFeatures

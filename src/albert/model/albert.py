@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import ACTIVATIONS, Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
 from albert.model.packing import (
@@ -23,6 +22,8 @@ from albert.model.packing import (
     split_segments,
     tokens_in_other_segment,
 )
+from albert.model.sharing import LayerApplication, sharing_plan
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, to_padded_blocks
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import lazy_import
 

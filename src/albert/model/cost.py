@@ -9,14 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from albert.model.config import (
-    AlbertConfig,
-    n_attention_blocks,
-    n_feed_forward_blocks,
-    sharing_plan,
-)
 from albert.model.encoder import ACTIVATED_AT_ONCE
 from albert.model.heads import LOGITS_AT_ONCE, LOGITS_IN_CACHE
+from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.environment import Precision
 
 

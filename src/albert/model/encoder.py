@@ -13,8 +13,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from albert.model.attention import AttentionBlock, AttentionMatrices, to_matmul_dtype
-from albert.model.config import AlbertConfig, n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.model.packing import PackedSequences, pad_batch_rows
+from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import Dropout, checkpoint_context, linear
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from albert.model.attention import to_matmul_dtype
-from albert.model.config import AlbertConfig
 from albert.model.encoder import ACTIVATIONS, activate
 from albert.model.packing import pad_rows
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import linear, product
 
 # --------------------------------------------------------------------------------------------------------------------

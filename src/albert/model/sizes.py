@@ -9,7 +9,6 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Literal
 
-from albert.model.config import PRESETS, AlbertConfig, sharing_plan
 from albert.model.cost import (
     FlopsPerToken,
     ParameterCount,
@@ -20,6 +19,8 @@ from albert.model.cost import (
     masked_tokens_of,
     pretraining_flops,
 )
+from albert.model.sharing import sharing_plan
+from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.environment import Precision
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""How parameters move: LAMB and AdamW, parameter groups, learning-rate schedules."""
+"""How parameters move: LAMB and AdamW, parameter groups."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
 from albert.optim.lamb import Lamb
-from albert.optim.recipe import OptimizerRecipe
+from albert.recipes.optimizer import OptimizerRecipe
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

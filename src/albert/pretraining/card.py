@@ -6,9 +6,8 @@ from dataclasses import replace
 from albert.checkpoints.card import BaseModel, Card, Measured
 from albert.checkpoints.families import family_of
 from albert.model.cost import count_parameters
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.start_record import StartRecord
+from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import from_json, values_by_keys
 from albert.runtime.words import counted

@@ -24,10 +24,8 @@ from albert.pretraining.batches import (
     micro_batches,
     pretraining_objective,
 )
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import PretrainingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.pretraining.segments import SentenceObjective
+from albert.pretraining.sampling import PretrainingSamples
+from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, SentenceObjective, SequenceRecipe
 from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, MissingInput

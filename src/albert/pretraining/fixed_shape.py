@@ -19,9 +19,9 @@ from torch.nn import functional
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import PackedSequences
 from albert.pretraining.batches import SampleSource
-from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import Samples
 from albert.pretraining.segments import NO_LABEL
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.training.update import Batch, Sums
 

@@ -1,60 +1,18 @@
 """n-gram masking of whole words (paper §4.1, equation 1: p(n) ∝ 1/n, n up to 3; SpanBERT, Joshi et al., 2019).
 
-`MaskingRecipe` has the settings, `NgramMasking` draws the masks of a batch, `Words` finds the words of sequences."""
+`NgramMasking` draws the masks of a batch by a `MaskingRecipe`, `Words` finds the words of sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from albert.runtime.errors import InvalidConfiguration, require_range
+from albert.recipes.pretraining import MaskingRecipe
 from albert.runtime.random_streams import bounded, draw, high_bits, low_bits
 
-MaskingUnit = Literal["word", "token"]
-Replacement = Literal["token", "span"]
 _REPLACEMENT_DRAWS = 1 << 32
 """Draw number i of a sequence is for its word i, number _REPLACEMENT_DRAWS + p for its token p."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskingRecipe:
-    """How much is masked, and how.
-
-    Raises:
-        InvalidConfiguration: a share or number outside its range.
-    """
-
-    share: float = 0.15
-    """Share of the tokens of a sequence that are chosen, special ones counted as the reference does."""
-    max_predictions: int | None = None
-    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: no limit besides the share."""
-    unit: MaskingUnit = "word"
-    """What an n-gram consists of: whole words, or single tokens as in the first BERT."""
-    max_ngram: int = 3
-    """N, most words (or tokens) that one draw masks; 1 masks them one by one."""
-    favor_shorter: bool = True
-    """Draw n with p(n) ∝ 1/n; if false, with the same probabilities in reverse order."""
-    replacement: Replacement = "token"
-    """Whether [MASK], a random token or the token itself is drawn for every token, or once for a span (SpanBERT)."""
-    replace_with_mask: float = 0.8
-    """Share of the chosen tokens that become [MASK]."""
-    replace_with_random: float = 0.1
-    """Share that becomes a random token; the rest stays as it is."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
-        require_range(self, "at least 1", "max_predictions", "max_ngram", prefix="masking.")
-        kept = 1 - self.replace_with_mask - self.replace_with_random
-        if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
-            why = "the shares of [MASK] and random tokens are negative or add up to more than 1"
-            raise InvalidConfiguration("masking", why)
-
-    def budgets(self, lengths: np.ndarray) -> np.ndarray:
-        """Most masked tokens of sequences of these lengths, int64."""
-        budgets = np.maximum(1, np.rint(self.share * lengths).astype(np.int64))
-        return budgets if self.max_predictions is None else np.minimum(budgets, self.max_predictions)
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ from albert.pretraining.card import masked_question, run_card
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, samples_of
 from albert.pretraining.fixed_shape import FixedBatches
 from albert.pretraining.gpu_paths import trained_form
-from albert.pretraining.recipe import DropoutChanges, PretrainingRecipe, dropout_at, saved_recipe
 from albert.pretraining.start import Init, warm_start_for_pretraining
-from albert.pretraining.start_record import INITIAL_WEIGHTS, RANDOM_WEIGHTS, StartRecord, recorded_start
+from albert.pretraining.start_record import INITIAL_WEIGHTS, RANDOM_WEIGHTS, StartRecord, recorded_start, saved_recipe
 from albert.pretraining.statistics import tokens_cut
 from albert.pretraining.task import PretrainingTask, training_plan
+from albert.recipes.pretraining import DropoutChanges, PretrainingRecipe, dropout_at
 from albert.runtime.devices import deterministic_kernels, fastest_precision, pick_device, seed_torch
 from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks, wait_for_all
-from albert.runtime.environment import Ranks, world
+from albert.runtime.environment import DEFAULT_LOG, Log, Ranks, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import keys_of, save_versioned, to_json
 from albert.text.shards import FEW_TOKENS, TokenCorpus, corpus_record, few_tokens
 from albert.training.logging import TrainingResult
-from albert.training.metric_logger import DEFAULT_LOG, Log, require_logger
+from albert.training.metric_logger import require_logger
 from albert.training.run import RunWork, run_training
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import PRETRAINING_GROWS, PRETRAINING_MAY_CHANGE, Input, Run

@@ -4,19 +4,18 @@ It never depends on workers, ranks, batches or history. An epoch takes blocks of
 shuffles the sequences of 128 blocks at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert.pretraining.masking import MaskingRecipe, NgramMasking, Spans
+from albert.pretraining.masking import NgramMasking, Spans
 from albert.pretraining.segments import (
     NO_LABEL,
     Documents,
     NegativeSegments,
     Segments,
-    SentenceObjective,
     SequenceTable,
     TokenRanges,
     adjacent_segments,
@@ -24,8 +23,9 @@ from albert.pretraining.segments import (
     order_segments,
     pack_sentences,
 )
+from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.environment import world
-from albert.runtime.errors import InvalidConfiguration, require_range
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import item_keys, stream
 from albert.text.shards import TokenCorpus
@@ -177,41 +177,10 @@ def _evict(cache: dict[Any, Any], size: int) -> None:
         cache.pop(next(iter(cache)))
 
 
-SPECIAL_TOKENS_OF_A_PAIR = 3
 TOKENS_AT_ONCE = 1 << 17
 """Smaller batches cost more per token; larger ones exceed the processor's cache."""
 RETAINED_BYTES = 1 << 24
 """Freed blocks of memory up to this size are kept for the next array."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SequenceRecipe:
-    """How sequences are made from documents.
-
-    Raises:
-        InvalidConfiguration: a length or share outside its range.
-    """
-
-    max_length: int = field(default=512, metadata={"key": "max_length"})
-    """Most tokens of a sequence, including [CLS] and [SEP]."""
-    short_probability: float = 0.1
-    """Share of short sequences among those of several sentences, cut at a uniformly drawn sentence (paper §4.1)."""
-    keep_pairs: bool = False
-    """Leave no sentence alone that has another in its document: where two or three do not fit, the first segment of the
-    input loses its front and the second one its end. For sequences that are short compared with the sentences;
-    `albert pretrain` counts the tokens cut."""
-    objective: SentenceObjective = "sop"
-    """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none."""
-
-    def __post_init__(self) -> None:
-        if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
-            raise InvalidConfiguration("max_length", f"is {self.max_length}, at least 5 is needed")
-        require_range(self, "a share from 0 to 1", "short_probability", prefix="sequences.")
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens of both segments together."""
-        return self.max_length - SPECIAL_TOKENS_OF_A_PAIR
 
 
 class Sample(NamedTuple):

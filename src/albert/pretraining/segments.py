@@ -16,10 +16,11 @@ shows its position in the input and not in the text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from albert.recipes.pretraining import SentenceObjective
 from albert.runtime.random_streams import bounded, draw, high_bits, item_keys, low_bits, uniform
 
 
@@ -170,7 +171,6 @@ def _split_long_sentences(table: SequenceTable, sentences: np.ndarray, max_token
 # --------------------------------------------------------------------------------------------------------------------
 # The inter-sentence objective: sentence order, next sentence, or none (paper §3.1, §4.6).
 
-SentenceObjective = Literal["sop", "nsp", "none"]
 IN_ORDER = 0
 SWAPPED = 1
 NO_LABEL = -100

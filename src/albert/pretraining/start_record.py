@@ -1,10 +1,11 @@
-"""The trained model that a pre-training run started from, in the run's `start.json`."""
+"""What the folder of a pre-training run says: the model that it started from (`start.json`), and its recipe."""
 
 import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import MissingInput
 from albert.runtime.json_files import load_versioned, to_json
 from albert.training.run_folder import RunFolder
@@ -71,3 +72,13 @@ def recorded_start(folder: RunFolder) -> StartRecord | None:
         why = f"was to start from {intended} and has no checkpoint yet"
         raise MissingInput(folder.path, why, "give --init again, or choose another output")
     return None
+
+
+def saved_recipe(run: RunFolder) -> PretrainingRecipe:
+    """The recipe of a run.
+
+    Raises:
+        MissingInput, DamagedData: it cannot be read.
+        InvalidConfiguration: it is not a recipe.
+    """
+    return load_versioned(PretrainingRecipe, run.recipe_path)

@@ -9,8 +9,14 @@ import numpy as np
 
 from albert.pretraining.batches import batch_of
 from albert.pretraining.masking import NgramMasking, Words
-from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SampleDetails, SequenceRecipe, pack_documents
+from albert.pretraining.sampling import (
+    CorpusBlocks,
+    PretrainingSamples,
+    SampleDetails,
+    pack_documents,
+)
 from albert.pretraining.segments import SWAPPED
+from albert.recipes.pretraining import SequenceRecipe
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.model.cost import count_training_memory, masked_tokens_of
 from albert.optim.optimizer import build_optimizer
-from albert.optim.recipe import OptimizerRecipe
 from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
 from albert.pretraining.sampling import Sample
+from albert.recipes.architecture import AlbertConfig
+from albert.recipes.optimizer import OptimizerRecipe
 from albert.runtime.devices import autocast, free_memory
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import OutOfResources

@@ -13,8 +13,8 @@ from albert.finetuning.evaluation import decoded_outputs, score_predictions
 from albert.finetuning.model import open_for_task
 from albert.inference.engine import InferencePrecision, PackedModel
 from albert.model.albert import check_depth, set_depth
-from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import write_csv

@@ -112,6 +112,8 @@ def lazy_import(module: str, extra: str | None = None) -> ModuleType:
 Precision = Literal["fp32", "bf16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
 OptimizerKind = Literal["lamb", "adamw", "muon"]
+Log = Literal["tensorboard", "wandb", "trackio"]
+DEFAULT_LOG: Log = "tensorboard"
 
 
 # --------------------------------------------------------------------------------------------------------------------

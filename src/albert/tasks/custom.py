@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from albert.recipes.finetuning import RecipeChanges, TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
@@ -16,9 +17,8 @@ from albert.tasks.declared import DeclaredTask
 from albert.tasks.infer import hold_out_rows, infer_task, rows_with_text
 from albert.tasks.multiple_choice import OPTION_LABELS, labels_of_options
 from albert.tasks.option_columns import LABELS_OF_OPTIONS, expand_options, listed_labels, option_index
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.squad import locate_answer
-from albert.tasks.table_task import NO_QUESTION, NO_TEXT, RecipeChanges, TableTask, declare_task
+from albert.tasks.table_task import NO_QUESTION, NO_TEXT, TableTask, declare_task
 
 # --------------------------------------------------------------------------------------------------------------------
 # Answers in columns: a text or a list of texts, and optionally their positions in the context.

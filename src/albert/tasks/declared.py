@@ -7,18 +7,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
+from albert.recipes.finetuning import TaskRecipe
 from albert.tables.table import Row
 from albert.tasks.examples import Example
 from albert.tasks.inputs import Inputs
 from albert.tasks.metrics import Metric, is_better, task_scores
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.source import Source
 from albert.tasks.task import Task
-
-ThresholdFrom = Literal["train", "dev"]
-"""The questions that choose the no-answer threshold: some held out of training, or the scored ones."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from albert.tables.table import Field, Row
 
@@ -83,8 +83,3 @@ class Words(Inputs):
 
     def texts(self, row: Row) -> tuple[str, ...]:
         return row.texts(self.words)
-
-
-PairEncoding = Literal["together", "separately"]
-"""together: both texts in one sequence (a cross-encoder); separately: one sequence each, whose mean states the head
-compares (a bi-encoder)."""

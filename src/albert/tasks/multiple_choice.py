@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDi
 
 import numpy as np
 
+from albert.recipes.finetuning import PairEncoding
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.progress import progress
 from albert.tables.records import Record
 from albert.tables.table import Row
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import ENCODING_CHUNK, Example, Features, asked, join_sequences
-from albert.tasks.inputs import Inputs, PairEncoding
+from albert.tasks.inputs import Inputs
 from albert.tasks.pipeline import (
     Bounds,
     Fields,

@@ -6,10 +6,11 @@ Long contexts are cut into overlapping windows, `[CLS] question [SEP] context pi
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
+from albert.recipes.finetuning import PairEncoding, SpanHeadKind
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.random_streams import stream
 from albert.tables.records import Record
@@ -17,7 +18,7 @@ from albert.tables.table import Row
 from albert.tasks.answers import THRESHOLD_KEY, NullThreshold, never_answered, normalize_answer, saved_threshold
 from albert.tasks.error_analysis import calibration, most_confident, text_of
 from albert.tasks.examples import Example, Features, asked
-from albert.tasks.inputs import Inputs, PairEncoding
+from albert.tasks.inputs import Inputs
 from albert.tasks.pipeline import (
     ERROR,
     Bounds,
@@ -55,9 +56,6 @@ HELD_OUT_SHARE = 0.05
 """Of the questions, to choose the threshold on; the reference chooses it on the questions that it then reports."""
 
 CHOSEN_ON_THESE = "best_: with the threshold that is best for the scored questions, as the reference reports it"
-SpanHeadKind = Literal["joint", "independent"]
-"""joint: the end given the start, and a separate no-answer logit (the paper's SQuAD 2.0 models); independent: start and
-end logits, both at [CLS] for no answer (question answering in transformers)."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from albert.recipes.finetuning import RecipeChanges, TaskRecipe
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
@@ -26,7 +27,6 @@ from albert.tasks.inputs import Pair, QuestionInContext, Single, Words, without_
 from albert.tasks.metrics import Metric
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice, question_with_option
-from albert.tasks.recipe import TaskRecipe
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.source import Source
@@ -58,45 +58,6 @@ KINDS_WITH: dict[str, tuple[Kind, ...]] = {
 }
 """Settings that only some kinds have."""
 COLUMNS = (*("text", "pair", "label", "words", "tags", "options"), *("question", "context", "answer", "answer_start"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeChanges:
-    """Changes of the default recipe of a kind; None is unchanged. At most one of `epochs` and `steps`."""
-
-    learning_rate: float | None = None
-    """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for models narrower than ALBERT-base, at most
-    25 times and at most 1e-3."""
-    batch_size: int | None = None
-    """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
-    recipe's."""
-    epochs: float | None = None
-    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 24 for each class,
-    but at most 50 epochs."""
-    steps: int | None = None
-    """Optimiser updates, instead of epochs."""
-    warmup_share: float | None = None
-    """Share of the steps during which the learning rate rises."""
-    weight_decay: float | None = None
-    """Weight decay, not applied to biases and layer norms; the recipe's when not set."""
-    max_length: int | None = None
-    """Maximum tokens of a sequence; longer ones are cut and counted."""
-    question_length: int | None = None
-    """Maximum tokens of a question on a text; with options, of question and option."""
-    stride: int | None = None
-    """Span tasks: tokens between the windows of a long context."""
-    encoder_dropout: float | None = None
-    """Dropout inside the encoder; the recipe's when not set."""
-    head_dropout: float | None = None
-    """Dropout before the head; the recipe's when not set."""
-
-    def applied_to(self, recipe: TaskRecipe) -> TaskRecipe:
-        changes: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
-        if "steps" in changes or "epochs" in changes:
-            if "steps" in changes and "epochs" in changes:
-                raise InvalidConfiguration("recipe", "both steps and epochs are set", "give one of them")
-            changes = {"steps": None, "epochs": None, "examples": None, **changes}
-        return replace(recipe, **changes)
 
 
 @dataclass(frozen=True, kw_only=True)

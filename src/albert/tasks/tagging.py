@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 import numpy as np
 from jaxtyping import Float
 
+from albert.recipes.finetuning import PairEncoding
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tables.records import Record
 from albert.tables.table import Row
 from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
 from albert.tasks.examples import IGNORE_INDEX, Example, Features, asked
-from albert.tasks.inputs import PairEncoding
 from albert.tasks.metrics import (
     OUTSIDE,
     Metric,

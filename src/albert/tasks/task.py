@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from albert.recipes.finetuning import PairEncoding
 from albert.runtime.errors import DamagedData
 from albert.runtime.random_streams import stream
 from albert.tables.table import Row
 from albert.tasks.examples import Example, Features
-from albert.tasks.inputs import Inputs, PairEncoding
+from albert.tasks.inputs import Inputs
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.pipeline import Pipeline
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import torch
 
-from albert.runtime.environment import Precision
+from albert.runtime.environment import DEFAULT_LOG, Log, Precision
 from albert.runtime.json_files import Journal
 from albert.runtime.words import counted
-from albert.training.metric_logger import DEFAULT_LOG, Log, MetricService, open_services
+from albert.training.metric_logger import MetricService, open_services
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState
 from albert.training.update import Reaction

@@ -8,16 +8,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from albert.runtime.environment import install_command, lazy_import
+from albert.runtime.environment import DEFAULT_LOG, Log, install_command, lazy_import
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import writing
 from albert.runtime.json_files import read_versioned, save_versioned
 from albert.training.run_folder import RunFolder
 
-Log = Literal["tensorboard", "wandb", "trackio"]
-DEFAULT_LOG: Log = "tensorboard"
 IDENTITY_NAME = "logger.json"
 """The identity of a run at a service, so that a resumed run goes on there."""
 DEFAULT_PROJECT = "albert"

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from albert.training.metric_logger import DEFAULT_LOG, Log
+from albert.runtime.environment import DEFAULT_LOG, Log
 from albert.training.self_check import SelfCheck
 from albert.training.update import Batch, BatchSource, Sums
 

@@ -21,9 +21,9 @@ from albert.checkpoints.tensorflow import (
     read_albert_config,
 )
 from albert.cli.main import run
-from albert.model.config import ALBERT_BASE
 from albert.model.cost import count_parameters
 from albert.model.packing import PackedSequences, pack
+from albert.recipes.architecture import ALBERT_BASE
 from albert.runtime.errors import DamagedData
 
 LAYER = "bert/encoder/transformer/group_0/inner_group_0"

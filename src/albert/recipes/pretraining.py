@@ -1,4 +1,7 @@
-"""Pre-training recipes: all settings of a run as a value, and the named recipes."""
+"""Pre-training recipes: all settings of a run as a value, and the named recipes.
+
+The learning rate of a run is decided here: `OptimizerRecipe.learning_rate` is its peak, which `scaled_recipe` adapts to
+another batch, and `ScheduleRecipe.learning_rate` the rate of each update."""
 
 import math
 import tomllib
@@ -8,25 +11,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.model.config import PRESETS, AlbertConfig
-from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import SequenceRecipe
-from albert.pretraining.segments import SentenceObjective
+import numpy as np
+
+from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.optimizer import OptimizerRecipe, warmup_then_linear
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
 from albert.runtime.json_files import (
     convert_value,
     deep_merge,
     from_json,
-    load_versioned,
     nested_by_keys,
     read_toml_or_json,
     to_json,
 )
 from albert.runtime.manifest import LAYOUT, require_layout
-from albert.training.run_folder import RunFolder
 
+SentenceObjective = Literal["sop", "nsp", "none"]
+MaskingUnit = Literal["word", "token"]
+Replacement = Literal["token", "span"]
+SPECIAL_TOKENS_OF_A_PAIR = 3
+WARMUP_OF_BUDGET = 0.1
+"""Where the rate decays with a budget of tokens or minutes, the warm-up ends with this share of it at the latest."""
 DropoutChanges = tuple[tuple[int, float], ...]
 """(update, probability): the dropout of hidden values and attention from that update on, counted from 0. The paper's
 Fig. 2b switches dropout off after a million steps, when the model still underfits (§4.8). The changes are part of the
@@ -37,6 +43,125 @@ def dropout_at(changes: DropoutChanges, step: int) -> float | None:
     """The probability that the changes set for an update; None before the first change."""
     started = [probability for first, probability in changes if first <= step]
     return started[-1] if started else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceRecipe:
+    """How sequences are made from documents.
+
+    Raises:
+        InvalidConfiguration: a length or share outside its range.
+    """
+
+    max_length: int = field(default=512, metadata={"key": "max_length"})
+    """Most tokens of a sequence, including [CLS] and [SEP]."""
+    short_probability: float = 0.1
+    """Share of short sequences among those of several sentences, cut at a uniformly drawn sentence (paper §4.1)."""
+    keep_pairs: bool = False
+    """Leave no sentence alone that has another in its document: where two or three do not fit, the first segment of the
+    input loses its front and the second one its end. For sequences that are short compared with the sentences;
+    `albert pretrain` counts the tokens cut."""
+    objective: SentenceObjective = "sop"
+    """The sentence objective: sop, the order of two segments; nsp, whether the second follows the first; none."""
+
+    def __post_init__(self) -> None:
+        if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
+            raise InvalidConfiguration("max_length", f"is {self.max_length}, at least 5 is needed")
+        require_range(self, "a share from 0 to 1", "short_probability", prefix="sequences.")
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of both segments together."""
+        return self.max_length - SPECIAL_TOKENS_OF_A_PAIR
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskingRecipe:
+    """How much is masked, and how.
+
+    Raises:
+        InvalidConfiguration: a share or number outside its range.
+    """
+
+    share: float = 0.15
+    """Share of the tokens of a sequence that are chosen, special ones counted as the reference does."""
+    max_predictions: int | None = None
+    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: no limit besides the share."""
+    unit: MaskingUnit = "word"
+    """What an n-gram consists of: whole words, or single tokens as in the first BERT."""
+    max_ngram: int = 3
+    """N, most words (or tokens) that one draw masks; 1 masks them one by one."""
+    favor_shorter: bool = True
+    """Draw n with p(n) ∝ 1/n; if false, with the same probabilities in reverse order."""
+    replacement: Replacement = "token"
+    """Whether [MASK], a random token or the token itself is drawn for every token, or once for a span (SpanBERT)."""
+    replace_with_mask: float = 0.8
+    """Share of the chosen tokens that become [MASK]."""
+    replace_with_random: float = 0.1
+    """Share that becomes a random token; the rest stays as it is."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
+        require_range(self, "at least 1", "max_predictions", "max_ngram", prefix="masking.")
+        kept = 1 - self.replace_with_mask - self.replace_with_random
+        if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
+            why = "the shares of [MASK] and random tokens are negative or add up to more than 1"
+            raise InvalidConfiguration("masking", why)
+
+    def budgets(self, lengths: np.ndarray) -> np.ndarray:
+        """Most masked tokens of sequences of these lengths, int64."""
+        budgets = np.maximum(1, np.rint(self.share * lengths).astype(np.int64))
+        return budgets if self.max_predictions is None else np.minimum(budgets, self.max_predictions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRecipe:
+    """Length of the training and learning rate by step.
+
+    Raises:
+        InvalidConfiguration: a warm-up longer than the training; a share outside its range.
+    """
+
+    total_steps: int = field(default=125_000, metadata={"key": "steps"})
+    """Optimizer steps of the run."""
+    warmup_steps: int = 3_125
+    """Steps in which the learning rate rises to its peak; with anneal "budget" at most a tenth of the budget."""
+    anneal: Literal["steps", "budget"] = "steps"
+    """What the learning rate decays with: the share of steps, or the largest of the shares of steps, max_tokens and
+    max_minutes, so that a run that ends by its budget ends at a rate of zero."""
+    decay_share: float = 1.0
+    """Last share of the run, in which the rate decays linearly to zero; until then it stays at its peak. 1: it decays
+    from the end of the warm-up, as in the paper."""
+
+    def __post_init__(self) -> None:
+        if self.total_steps < 1:
+            raise InvalidConfiguration("steps", f"is {self.total_steps}, at least 1 is needed")
+        if not 0 <= self.warmup_steps <= self.total_steps:
+            why = f"is {self.warmup_steps}, a number from 0 to the {self.total_steps} steps is needed"
+            raise InvalidConfiguration("warmup_steps", why)
+        if not 0 < self.decay_share <= 1:
+            raise InvalidConfiguration("decay_share", f"is {self.decay_share}, a share above 0 and up to 1 is needed")
+
+    def learning_rate(self, step: int, peak: float, budget_used: float = 0.0) -> float:
+        """Learning rate of update number `step`, counted from 0.
+
+        Args:
+            budget_used: share of the token or time budget that is used; 0 without a budget.
+        """
+        if self.anneal == "budget" and budget_used > step / self.total_steps:
+            warmup = max((step + 1) / max(1, self.warmup_steps), budget_used / WARMUP_OF_BUDGET)
+            return peak * min(1.0, warmup, max(0.0, 1 - budget_used) / self.decay_share)
+        start = max(self.warmup_steps, round(self.total_steps * (1 - self.decay_share)))
+        if self.warmup_steps <= step < start:
+            return peak
+        return warmup_then_linear(
+            step, peak, self.warmup_steps if step < self.warmup_steps else start, self.total_steps
+        )
+
+    def budget_ends_warmup(self, step: int, budget_used: float) -> bool:
+        """Return whether the warm-up is over before its steps, because a tenth of the budget is used."""
+        return self.anneal == "budget" and step + 1 < self.warmup_steps and budget_used >= WARMUP_OF_BUDGET
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,23 +302,22 @@ def within_batch(recipe: PretrainingRecipe, batch_size: int) -> PretrainingRecip
     return replace(recipe, micro_batch_size=min(recipe.micro_batch_size, max(batch_size, 1)))
 
 
-def with_steps(recipe: PretrainingRecipe, steps: int, run: RunFolder | None = None) -> PretrainingRecipe:
+def with_steps(recipe: PretrainingRecipe, steps: int, saved: PretrainingRecipe | None = None) -> PretrainingRecipe:
     """A recipe with another number of steps; if there are fewer, the warm-up is shortened in proportion.
 
     Args:
-        run: if it holds a run of as many steps, this run's warm-up stays.
+        saved: of the run to resume: if it has as many steps, its warm-up stays.
     """
     warmup = recipe.schedule.warmup_steps
     if steps < recipe.schedule.total_steps:
         warmup = max(min(1, warmup), round(warmup * steps / recipe.schedule.total_steps))
-    if run is not None and run.recipe_path.exists():
-        saved = saved_recipe(run).schedule
-        warmup = saved.warmup_steps if saved.total_steps == steps else warmup
+    if saved is not None and saved.schedule.total_steps == steps:
+        warmup = saved.schedule.warmup_steps
     return replace(recipe, schedule=replace(recipe.schedule, total_steps=steps, warmup_steps=warmup))
 
 
 PAPER_BASE = PretrainingRecipe()
-"""Paper §4.1; see `recipes.toml`."""
+"""Paper §4.1; see `pretraining.toml`."""
 
 
 NO_KEYS = ("base", "preset", "scale_batch")
@@ -231,8 +355,8 @@ def recipe_from_values(values: Mapping[str, Any], where: str) -> PretrainingReci
 
 RECIPES: dict[str, PretrainingRecipe] = {}
 """The named recipes."""
-for _name, _values in tomllib.loads((files("albert.pretraining") / "recipes.toml").read_text(encoding="utf-8")).items():
-    RECIPES[_name] = recipe_from_values(_values, f"recipes.toml: {_name}")
+for _name, _values in tomllib.loads((files("albert.recipes") / "pretraining.toml").read_text(encoding="utf-8")).items():
+    RECIPES[_name] = recipe_from_values(_values, f"pretraining.toml: {_name}")
 
 
 def read_recipe(path: Path) -> PretrainingRecipe:
@@ -250,16 +374,6 @@ def read_recipe(path: Path) -> PretrainingRecipe:
         require_layout(path, values.pop(LAYOUT))
         return from_json(PretrainingRecipe, values, str(path))
     return recipe_from_values(values, str(path))
-
-
-def saved_recipe(run: RunFolder) -> PretrainingRecipe:
-    """The recipe of a run.
-
-    Raises:
-        MissingInput, DamagedData: it cannot be read.
-        InvalidConfiguration: it is not a recipe.
-    """
-    return load_versioned(PretrainingRecipe, run.recipe_path)
 
 
 def find_recipe(name: str) -> PretrainingRecipe:

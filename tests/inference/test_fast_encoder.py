@@ -12,16 +12,14 @@ from tests.inference.conftest import has_int8
 from tests.tiny import tiny_config
 from torch import nn
 
-from albert.inference import engine
-from albert.inference.engine import (
-    FastEncoder,
-    LinearMap,
-    MklMap,
-    PackedModel,
-    PrepackedMap,
-    choose_precision,
-    dense_attention,
-    make_map,
+from albert.inference import linears
+from albert.inference.engine import PackedModel, choose_precision
+from albert.inference.fast_encoder import FastEncoder, dense_attention
+from albert.inference.linears import (
+    MklLinear,
+    PlainLinear,
+    PrepackedLinear,
+    make_linear,
     quantize_matrix,
     quantize_rows,
 )
@@ -101,31 +99,31 @@ def test_rows_do_not_depend_on_the_batch(precision, micro_batch_tokens):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_without_onednn_maps_are_plain(monkeypatch, precision):
+def test_without_onednn_products_are_plain(monkeypatch, precision):
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     with torch.inference_mode():
         expected = encoder(hidden, packed)
     linear = encoder.feed_forwards[0].output
-    monkeypatch.setattr(engine, "multiplies_faster_by_mkl", lambda: False)
-    prepacked = isinstance(make_map(linear.weight, linear.bias, "fp32", torch.float32), PrepackedMap)
+    monkeypatch.setattr(linears, "multiplies_faster_by_mkl", lambda: False)
+    prepacked = isinstance(make_linear(linear.weight, linear.bias, "fp32", torch.float32), PrepackedLinear)
     assert prepacked or not torch.backends.mkldnn.is_available()
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     plain = FastEncoder(encoder, precision)
-    assert type(make_map(linear.weight, linear.bias, "fp32", torch.float32)) is LinearMap
+    assert type(make_linear(linear.weight, linear.bias, "fp32", torch.float32)) is PlainLinear
     assert distance(plain(hidden, packed), expected) < NEAR[precision]
     with pytest.raises(Unavailable):
-        FastEncoder(encoder, "int8")
+        PackedModel(AlbertModel(CONFIG), CPU, precision="int8")
 
 
-@pytest.mark.parametrize("n_rows", [5, MklMap.FEW_ROWS, MklMap.FEW_ROWS + 1])
+@pytest.mark.parametrize("n_rows", [5, MklLinear.FEW_ROWS, MklLinear.FEW_ROWS + 1])
 @pytest.mark.parametrize("activation", [nn.GELU(), nn.GELU("tanh"), nn.ReLU()])
-def test_a_map_by_mkl_computes_what_a_plain_one_computes(activation, n_rows):
+def test_a_product_by_mkl_is_a_plain_one(activation, n_rows):
     generator = torch.Generator().manual_seed(0)
     weight, bias, rows, residual = (
         torch.randn(*shape, generator=generator) for shape in ((24, 16), (24,), (n_rows, 16), (n_rows, 24))
     )
-    plain, by_mkl = (kind(weight, bias, torch.float32, activation) for kind in (LinearMap, MklMap))
+    plain, by_mkl = (kind(weight, bias, torch.float32, activation) for kind in (PlainLinear, MklLinear))
     torch.testing.assert_close(by_mkl(rows), plain(rows))
     torch.testing.assert_close(by_mkl.with_activation(rows), plain.with_activation(rows))
     torch.testing.assert_close(by_mkl.with_residual(rows, residual), plain.with_residual(rows, residual))
@@ -133,7 +131,7 @@ def test_a_map_by_mkl_computes_what_a_plain_one_computes(activation, n_rows):
 
 @pytest.mark.parametrize("by_mkl", [False, True])
 def test_both_kinds_of_products_give_the_states_of_the_trained_encoder(monkeypatch, by_mkl):
-    monkeypatch.setattr(engine, "multiplies_faster_by_mkl", lambda: by_mkl)
+    monkeypatch.setattr(linears, "multiplies_faster_by_mkl", lambda: by_mkl)
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     with torch.inference_mode():

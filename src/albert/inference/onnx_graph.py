@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from albert.inference.engine import INT8_MAX, is_worth_quantizing, quantize_matrix
+from albert.inference.linears import INT8_MAX, is_worth_quantizing, quantize_matrix
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel
 from albert.model.attention import AttentionBlock
 from albert.model.encoder import FeedForwardBlock

@@ -111,6 +111,22 @@ class FeedForwardBlock(nn.Module):
         return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))
 
 
+class InputScale(NamedTuple):
+    """How a product's inputs become unsigned bytes: `(byte - zero_point) * scale` is approximately the value."""
+
+    scale: float
+    zero_point: int
+
+
+class LayerScales(NamedTuple):
+    """The scales of the inputs of a layer's four products in int8; None: each row has its own."""
+
+    qkv: InputScale | None = None
+    dense: InputScale | None = None
+    intermediate: InputScale | None = None
+    output: InputScale | None = None
+
+
 Layer = tuple[nn.Module, AttentionMatrices, nn.Module, FeedForwardMatrices]
 """An application of a layer: its two blocks and their weights in the matmul dtype."""
 
@@ -121,6 +137,7 @@ class Encoder(nn.Module):
     Attributes:
         checkpointing: save only the input of each layer and recompute the rest in the backward pass (Chen et al.,
             2016): a third more work for a fraction of the memory. Results and gradients are the same.
+        input_scales: of each application in int8; None until they are measured (`albert.inference.calibration`).
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -129,6 +146,7 @@ class Encoder(nn.Module):
         self.attentions = nn.ModuleList(AttentionBlock(config) for _ in range(n_attention_blocks(config)))
         self.feed_forwards = nn.ModuleList(FeedForwardBlock(config) for _ in range(n_feed_forward_blocks(config)))
         self.checkpointing = False
+        self.input_scales: tuple[LayerScales, ...] | None = None
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """Output of the last layer."""

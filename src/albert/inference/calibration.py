@@ -14,9 +14,9 @@ from torch import Tensor
 
 from albert.inference.fast_encoder import FastEncoder, Watch
 from albert.model.albert import AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.encoder import InputScale, LayerScales
 from albert.model.packing import pack
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.random_streams import stream
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import COMMANDS
-from albert.cli.options import parse
 from albert.commands.serve import serve_main
 
 
@@ -57,8 +56,9 @@ def test_it_ends_as_an_ordinary_user_with_a_command_that_exists(instructions):
     name, *arguments = json.loads(of(instructions, "CMD")[-1])
     assert name in COMMANDS
     pytest.importorskip("fastapi")
-    options = parse(serve_main.shape, arguments, "albert serve")
-    assert (options.model, options.host, str(options.port)) == ("/model", "0.0.0.0", of(instructions, "EXPOSE")[0])
+    values = serve_main.arguments(arguments)
+    port = str(values.get("port", 8000))
+    assert (values["model"], values["host"], port) == ("/model", "0.0.0.0", of(instructions, "EXPOSE")[0])
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])

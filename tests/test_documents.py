@@ -211,17 +211,16 @@ def options_of_experiments(capsys) -> set[str]:
 
 
 def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
-    from albert.api.option_names import OTHER_NAMES, SWITCHES
-    from albert.api.options import options_of as every_option
+    from albert.cli.command_line import all_commands
     from albert.cli.main import COMMANDS
-    from albert.cli.options import all_commands
+    from albert.cli.option_names import OTHER_NAMES, SWITCHES
 
     monkeypatch.setenv("COLUMNS", "200")
     options = {command: options_of(command, capsys) for command in COMMANDS}
     of_transformers = {f"--{name}" for name in (*OTHER_NAMES, *SWITCHES)}
     of_any = OF_OTHERS.union(*options.values(), of_transformers, options_of_experiments(capsys))
-    commands = {name: command for name, command in all_commands().items() if hasattr(command, "shape")}
-    keys = {name: {each.name for each in every_option(one.shape) if each.is_key} for name, one in commands.items()}
+    commands = {name: command for name, command in all_commands().items() if hasattr(command, "options")}
+    keys = {name: {each.name for each in one.options if each.is_key} for name, one in commands.items()}
     missing, seen = [], 0
     for document in DOCUMENTS:
         fenced = re.findall(r"```\w*\n(.*?)```", text_of(document), re.DOTALL)

@@ -26,8 +26,8 @@ from pathlib import Path
 
 import torch
 
+from albert.cli.command_line import parse
 from albert.cli.main import run
-from albert.cli.options import parse
 from albert.pretraining.sampling import PretrainingSamples
 from albert.recipes.architecture import AlbertConfig
 from albert.recipes.pretraining import RECIPES, PretrainingRecipe, ScheduleRecipe

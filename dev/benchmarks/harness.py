@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from albert.cli.command_line import parse
 from albert.cli.main import run
-from albert.cli.options import parse
 from albert.recipes.architecture import PRESETS, AlbertConfig
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import UsageError, did_you_mean

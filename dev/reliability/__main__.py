@@ -7,8 +7,8 @@ from pathlib import Path
 from dev.reliability.report import CHECKOUT, Entry, Lane, Report, new_report, summary
 from dev.reliability.trials import find_trials, run_side_by_side, run_trial
 
+from albert.cli.command_line import parse
 from albert.cli.main import one_line
-from albert.cli.options import parse
 from albert.runtime.errors import CheckFailed, InvalidConfiguration, did_you_mean, translate
 from albert.runtime.json_files import load_json, save_json
 

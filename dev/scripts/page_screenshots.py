@@ -16,8 +16,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from albert.cli.command_line import parse
 from albert.cli.main import run
-from albert.cli.options import parse
 
 COLOURS = 64
 """Colours of a picture, to keep it small."""

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.cli.command_line import parse
 from albert.cli.main import run
-from albert.cli.options import parse
 from albert.report.curves import read_runs
 from albert.report.pictures import draw_runs
 from albert.runtime.devices import describe_machine

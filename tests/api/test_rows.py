@@ -11,8 +11,8 @@ import torch
 from tests.api.conftest import files_of, make_reviews
 
 import albert
-from albert.api.rows_in_memory import rows_as_json_lines
 from albert.checkpoints.model_directory import save_model_directory
+from albert.commands.rows_in_memory import rows_as_json_lines
 from albert.model.albert import AlbertForPreTraining
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData

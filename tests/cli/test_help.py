@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from albert.api.options import options_of
+from albert.cli.command_line import all_commands
+from albert.cli.help_page import USUAL_KEYS
 from albert.cli.main import run
-from albert.cli.options import USUAL_KEYS, all_commands, metavar
+from albert.cli.parsing import metavar
 
 COMMANDS = {
     "quickstart": "albert quickstart [OPTIONS]",
@@ -42,9 +43,10 @@ def shown(command, capsys):
     return capsys.readouterr().out
 
 
-def shape_of(command):
-    """The dataclass of a command's options."""
-    return all_commands()["pretrain" if command == "pretrain base" else command].shape
+def options_of(command):
+    """A command's options and keys; `pretrain` is called with a recipe."""
+    options = all_commands()["pretrain" if command == "pretrain base" else command].options
+    return [option for option in options if not (option.is_positional and command.startswith("pretrain"))]
 
 
 LONGEST = {"evaluate": 146, "sweep": 132, "finetune": 122, "pretrain": 103, "pretrain base": 103, "predict": 106}
@@ -68,11 +70,11 @@ def test_help_fits_a_terminal_of_80_columns(command, monkeypatch, capsys):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_every_option_and_names_every_key(command, capsys):
     text = shown(command, capsys)
-    for option in options_of(shape_of(command)):
+    for option in options_of(command):
         assert option.text, option.name
         if option.is_key:
             assert re.search(rf"(^  |[ ,]|^){re.escape(option.name)}\b", text, re.MULTILINE), option.name
-        elif not option.marks.positional:
+        elif not option.is_positional:
             assert re.search(rf"^  {option.typed}\b", text, re.MULTILINE), option.name
     for name in USUAL_KEYS.get(" ".join(["albert", *command.split()]), "").split():
         assert re.search(rf"^  {re.escape(name)}=", text, re.MULTILINE), name
@@ -92,8 +94,8 @@ DIFFERENT_VALUES = """
 def test_an_option_of_several_commands_has_one_help_text_and_one_type_of_value():
     uses = {}
     for command in COMMANDS:
-        for option in options_of(shape_of(command)):
-            name = "" if option.marks.positional else option.typed
+        for option in options_of(command):
+            name = "" if option.is_positional else option.typed
             uses.setdefault(name, []).append((command, metavar(option), option.text))
     for name in ("--device",):
         assert len({(metavar, doc) for command, metavar, doc in uses[name] if "pretrain" not in command}) == 1, name

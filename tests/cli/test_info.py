@@ -12,9 +12,9 @@ import torch
 from tests.cli.conftest import SHAPE
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.descriptions import resolve
 from albert.cli.main import run
 from albert.commands.info import bytes_of_size
+from albert.commands.info_descriptions import resolve
 from albert.model.albert import AlbertForTokenClassification
 from albert.model.cost import count_training_memory
 from albert.recipes.architecture import PRESETS, AlbertConfig

@@ -233,7 +233,7 @@ runpy.run_module("albert", run_name="__main__")
 
 
 @pytest.mark.parametrize("way", ["script", "module"])
-@pytest.mark.parametrize("module", ["albert.cli.main", "albert.runtime.errors", "albert.cli.descriptions"])
+@pytest.mark.parametrize("module", ["albert.cli.main", "albert.runtime.errors", "albert.commands.info_descriptions"])
 def test_an_interrupt_while_our_modules_are_imported_is_one_line(module, way):
     done = python(INTERRUPTED_AT_AN_IMPORT, module, way, without=("RANK", "LOCAL_RANK"))
     assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")

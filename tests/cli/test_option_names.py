@@ -1,10 +1,12 @@
 """Names that a command does not have: those of transformers and of other commands, and misspelt ones."""
 
+from pathlib import Path
+
 import pytest
 
-from albert.api.options import options_of
+from albert.cli.command_line import all_commands
 from albert.cli.main import COMMANDS
-from albert.cli.options import all_commands, typed_values
+from albert.cli.parsing import read_command_line
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "export")]
 WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "export onnx"]
@@ -53,31 +55,30 @@ def test_an_unknown_name_is_answered_with_what_to_write(words, remedy, refused):
 
 
 def test_blanks_around_an_equals_sign_are_forgiven_and_lists_have_commas():
-    options = options_of(all_commands()["pretrain"].shape)
+    options = [option for option in all_commands()["pretrain"].options if not option.is_positional]
     words = "--data d1 d2 steps = 7 max_length =32 batch_size= 4 mixture=0.7,0.3 --output o masking.favor_shorter=false"
-    values = typed_values(options, words.split(), "albert pretrain small")
-    assert {".".join(path): value for path, value in values.items()} == {
-        "recipe.schedule.total_steps": 7,
-        "recipe.sequences.max_length": 32,
-        "recipe.batch_size": 4,
-        "recipe.mixture": (0.7, 0.3),
-        "recipe.masking.favor_shorter": False,
-        "data": tuple(map(type(values[("output",)]), ("d1", "d2"))),
-        "output": values[("output",)],
+    values = read_command_line(options, words.split(), "albert pretrain small")
+    assert values == {
+        "steps": 7,
+        "max_length": 32,
+        "batch_size": 4,
+        "mixture": (0.7, 0.3),
+        "masking.favor_shorter": False,
+        "data": (Path("d1"), Path("d2")),
+        "output": Path("o"),
     }
-    words = ["sharing=none" if word == "steps" else word for word in ["steps"]]
-    values = typed_values(options, [f"architecture.{words[0]}"], "albert pretrain small")
-    assert values == {("recipe", "model", "sharing"): "none"}
+    values = read_command_line(options, ["architecture.sharing=none"], "albert pretrain small")
+    assert values == {"architecture.sharing": "none"}
 
 
 @pytest.mark.parametrize("command", WITH_OPTIONS)
 def test_misspelt_options_and_keys_get_a_suggestion(command, refused):
     """Each third option or key of each command, without its last letter."""
-    options = options_of(all_commands()[command].shape)
+    options = all_commands()[command].options
     words = [*command.split(), *(["small"] if command == "pretrain" else [])]
     known = {option.typed for option in options}
     for option in options[::3]:
         typed = option.typed[:-1]
-        if len(option.name) > 5 and typed not in known and not option.marks.positional:
+        if len(option.name) > 5 and typed not in known and not option.is_positional:
             error = refused([*words, f"{typed}=1" if option.is_key else typed], 2, typed)
             assert "did you mean" in error or "write" in error

@@ -118,8 +118,7 @@ def test_evaluate_says_how_its_masked_tokens_differ_from_those_of_a_run(finished
 )
 def test_a_micro_batch_is_no_larger_than_the_batch(recipe, given, expected, tmp_path):
     (tmp_path / "recipe.toml").write_text('base = "small"\nbatch_size = 16\n')
-    values = {("recipe", name): value for name, value in given.items()}
-    found, _ = recipe_before_changes(recipe.replace("FILE", str(tmp_path / "recipe.toml")), values)
+    found, _ = recipe_before_changes(recipe.replace("FILE", str(tmp_path / "recipe.toml")), given, None, None)
     assert given.get("micro_batch_size", found.micro_batch_size) == expected
 
 

@@ -92,3 +92,17 @@ def test_every_value_of_a_recipe_has_a_comment(capsys):
     values = [number for number, line in enumerate(lines) if " = " in line and not line.startswith("#")]
     assert len(values) > 50 and all(lines[number - 1].startswith("# ") for number in values)
     assert max(map(len, lines)) <= 102
+
+
+def test_a_file_of_another_command_is_refused_with_that_command(tmp_path, refused):
+    (tmp_path / "table.toml").write_text('train = "rows.csv"\nmodel = "tiny"\nepochs = 1\n')
+    (tmp_path / "recipe.toml").write_text('base = "small"\nsteps = 3\n')
+    words = ["pretrain", str(tmp_path / "table.toml"), "--data", "corpus", "--output", "run"]
+    assert f"is a file for fine-tuning: it has train; albert finetune {tmp_path}" in refused(words, 78)
+    words = ["finetune", str(tmp_path / "recipe.toml"), "--model", "tiny"]
+    assert f"is a recipe of pre-training: it has base; albert pretrain {tmp_path}" in refused(words, 78)
+
+
+def test_a_model_in_the_place_of_a_task_is_answered_with_its_option(tmp_path, refused):
+    (tmp_path / "run").mkdir()
+    assert f"did you mean --model {tmp_path / 'run'}?" in refused(["evaluate", str(tmp_path / "run")], 2)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from albert.api.display import Displayable, Points, journal_curves
-from albert.api.keyword_functions import options_as_keywords
 from albert.finetuning.comparisons import Comparison
 from albert.finetuning.evaluation import (
     AT_RANDOM,
@@ -33,6 +32,7 @@ from albert.report.depths import DepthCurve
 from albert.report.precisions import EXACT, PrecisionScore
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_versioned
+from albert.runtime.python_words import in_python
 from albert.runtime.words import counted
 from albert.tasks.custom import ReadTask
 from albert.tasks.declared import DeclaredTask
@@ -237,7 +237,7 @@ class FinetuneResult(Analysed):
     def remarks(self) -> list[str]:
         lines = [self.found.conclusion] if isinstance(self.found, Comparison) else []
         lines += [f"model: {self.model}"] if self.model is not None else []
-        lines += [options_as_keywords(line, _ADVISED) for line in advice_lines(self.report)]
+        lines += [in_python(line, _ADVISED) for line in advice_lines(self.report)]
         if isinstance(self.found, FinetuningResult) and self.output is not None:
             report = self.output / REPORT_NAME
             lines += [f"report: {report}"] if report.exists() else []

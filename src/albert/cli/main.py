@@ -106,13 +106,18 @@ def main_of(name: str) -> Any:
 _RUNS_COMMAND: ContextVar[bool] = ContextVar("whether a command of the command line runs", default=False)
 
 
+def runs_command() -> bool:
+    """Whether a command of the command line runs, and not a function that was called from Python."""
+    return _RUNS_COMMAND.get()
+
+
 @contextmanager
 def imports() -> Iterator[None]:
     """A block of imports that may take seconds: in a command no garbage is collected, and SIGINT ends the process.
 
     The functions of `import albert` run in the process of a caller, such as a notebook, where nothing is changed.
     """
-    if not _RUNS_COMMAND.get():
+    if not runs_command():
         yield
         return
     known = len(sys.modules)

@@ -1,4 +1,4 @@
 """Commands, one file each: a function whose parameters are the options, and whose docstring is the help.
 
-`albert.cli.options.command` makes a command of it. What needs torch is imported in the body, below the checks.
+`albert.commands.function.command` makes a command of it. What needs torch is imported in the body, below the checks.
 """

@@ -1,13 +1,15 @@
 """`albert convert`: a model of another format as a model directory."""
 
+import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from albert.api.options import Argument
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.recipes.architecture import Activation
 from albert.runtime.words import bytes_of
 
@@ -22,12 +24,13 @@ EXAMPLE_FLAGS = {
 }
 
 
+@command("albert convert")
 def convert(
-    source: str,
+    source: PathLike,
     *,
-    output: Path,
-    config: Path | None = None,
-    tokenizer: Path | None = None,
+    output: PathLike,
+    config: PathLike | None = None,
+    tokenizer: PathLike | None = None,
     without_tokenizer: bool = False,
     keep_case: bool = False,
     keep_accents: bool = False,
@@ -35,7 +38,7 @@ def convert(
     num_attention_heads: int | None = None,
     num_hidden_layers: int | None = None,
     one_output: Literal["regression", "multiple_choice"] | None = None,
-    labels: Annotated[tuple[str, ...], Argument(metavar="NAME...")] = (),
+    labels: str | Sequence[str] = (),
     dtype: Literal["float32", "bfloat16", "float16"] | None = None,
     replace: bool = False,
 ) -> None:
@@ -79,17 +82,18 @@ def convert(
         "num_hidden_layers": num_hidden_layers,
     }
     options = conversions.ConversionOptions(
-        config_file=config,
+        config_file=None if config is None else Path(config),
         overrides={name: value for name, value in overrides.items() if value is not None},
         one_output=one_output,
         dtype=getattr(torch, dtype) if dtype else None,
-        labels=labels,
-        tokenizer=tokenizer,
+        labels=(labels,) if isinstance(labels, str) else tuple(labels),
+        tokenizer=None if tokenizer is None else Path(tokenizer),
         without_tokenizer=without_tokenizer,
         lower_case=not keep_case,
         keep_accents=keep_accents,
     )
-    conversion = conversions.convert(source, output, options, replace)
+    output = Path(output)
+    conversion = conversions.convert(os.fspath(source), output, options, replace)
     target = shlex.quote(str(output))
     flags = EXAMPLE_FLAGS.get(conversion.source.architecture)
     if flags == EXAMPLE_FLAGS["AlbertForSequenceClassification"] and trained_on_pairs(output, read_config(output)[1]):
@@ -145,4 +149,4 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
-convert_main = command(convert, "albert convert")
+convert_main = on_command_line(convert)

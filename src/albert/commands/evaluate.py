@@ -2,19 +2,22 @@
 pre-trained models on held-out text."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from albert.api.checks import check_corpus, check_data, check_options
-from albert.api.options import GROUP, ROWS, Argument, changed_parameters, check_png, option_name, shape_of
-from albert.api.table_options import NO_TABLE, TableOptions
+from albert.cli.command_line import Subcommand
 from albert.cli.main import imports
-from albert.cli.options import Subcommand, parse
 from albert.cli.render import bold_prefix, open_console, print_json, print_lines, table_of_rows, titled_tables
+from albert.cli.signature import Option, PathLike, Rows, file_of, given_options, keys_in, option_name, read_keys
+from albert.commands.checks import check_corpus, check_data, check_options
+from albert.commands.columns import Columns, LabelKind, TableKeys, tuple_of
+from albert.commands.finetune import COLUMNS
+from albert.commands.function import command, definition_of
 from albert.recipes.architecture import Activation
 from albert.recipes.pretraining import SentenceObjective
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
@@ -35,22 +38,21 @@ if TYPE_CHECKING:
 
 PRETRAINING = "pretraining"
 """The task that has a corpus in the place of a table."""
-OF_TABLES = tuple(field.name for field in dataclasses.fields(TableOptions))
-"""Options for the user's own tables."""
-ONLY_COMMAND = Argument(only_command=True)
-LISTENER = Argument(only_python=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DepthOptions:
-    """How many layers of a model to apply."""
+    """How many layers of a model to apply.
+
+    Attributes:
+        depth: as many as in training when empty; several give a table of scores and costs.
+        curve: a PNG of that table; the figures are written beside it as .csv.
+        rounds: timings of each row of that table.
+    """
 
     depth: tuple[int, ...] = ()
-    """Number of layers to apply; as many as in training when not set. Several give a table of scores and costs."""
     curve: Path | None = None
-    """Draw that table, score against compute, as a PNG; the figures are written beside it as .csv."""
     rounds: int = 1
-    """Number of timings of each row of that table."""
 
     @property
     def makes_table(self) -> bool:
@@ -58,35 +60,53 @@ class DepthOptions:
         return len(self.depth) > 1 or self.curve is not None
 
 
-ALL_LAYERS = DepthOptions()
+Precisions = Literal["auto", "fp32", "bf16", "int8"]
 
 
+@command("albert evaluate", keys=TableKeys)
 def evaluate(
     task: str | None = None,
     *,
-    model: tuple[str, ...],
-    data: Path | None = None,
+    model: PathLike | Sequence[PathLike],
+    data: PathLike | None = None,
     split: str | None = None,
-    dev: Annotated[Path | None, ROWS] = None,
-    table: Annotated[TableOptions, GROUP] = NO_TABLE,
-    predictions: Path | None = None,
-    submission: Path | None = None,
-    results: Path | None = None,
-    report: Path | None = None,
+    dev: Rows | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | Sequence[str] | None = None,
+    words: str | None = None,
+    tags: str | None = None,
+    options: str | Sequence[str] | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    answer: str | None = None,
+    answer_start: str | None = None,
+    id: str | None = None,
+    group: str | None = None,
+    kind: LabelKind | None = None,
+    labels: str | Sequence[str] | None = None,
+    separator: str | None = None,
+    metrics: str | Sequence[str] | None = None,
+    predictions: PathLike | None = None,
+    submission: PathLike | None = None,
+    results: PathLike | None = None,
+    report: PathLike | None = None,
     threshold: float | None = None,
     max_length: int | None = None,
-    objective: tuple[SentenceObjective, ...] | None = None,
+    objective: SentenceObjective | Sequence[SentenceObjective] | None = None,
     sequences: int = 2000,
     max_ngram: int = 3,
-    json: Annotated[bool, ONLY_COMMAND] = False,
-    depths: Annotated[DepthOptions, GROUP] = ALL_LAYERS,
+    depth: int | Sequence[int] = (),
+    curve: PathLike | None = None,
+    rounds: int = 1,
     micro_batch_tokens: int = 8192,
     hidden_act: Activation | None = None,
     num_attention_heads: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    precision: tuple[Literal["auto", "fp32", "bf16", "int8"], ...] = ("auto",),
+    precision: Precisions | Sequence[Precisions] = ("auto",),
     tolerance: float = 0.5,
-    on_result: Annotated["Callable[[EvaluateResult], None] | None", LISTENER] = None,
+    on_result: "Callable[[EvaluateResult], None] | None" = None,
+    **keys: Any,
 ) -> "EvaluateResult":
     """Score a model, or several together, with a task's official metrics, beside the majority baseline.
 
@@ -112,17 +132,29 @@ def evaluate(
         sequences: For pretraining: maximum number of sequences.
         max_ngram: For pretraining: maximum number of words that are masked together; 1 masks single words, as for
             tiny's card.
-        json: For pretraining: print a JSON object instead of the table.
+        depth: Number of layers to apply; as many as in training when not set. Several give a table of scores and costs.
+        curve: Draw that table, score against compute, as a PNG; the figures are written beside it as .csv.
+        rounds: Number of timings of each row of that table.
         micro_batch_tokens: Tokens in one pass through the model; fewer need less memory.
         precision: Precision of matrix products; auto, as in albert predict, is fp32 on a CPU and bf16 on a GPU.
             Several, or int8, are compared in one table; if the score moves by more than the tolerance the command
             fails (exit 4).
         tolerance: Points by which another precision may move the first score.
     """
-    options = dict(locals())
-    given = changed_parameters(evaluate, options)
-    check_options(SimpleNamespace(**options))
-    check_combination(given, task, model, data, dev, depths, precision)
+    given = given_options(evaluate, dict(locals()))
+    columns = Columns(**{name: given[name] for name in COLUMNS if name in given})
+    models = tuple(os.fspath(each) for each in ([model] if isinstance(model, str | os.PathLike) else model))
+    folder = None if data is None else Path(data)
+    dev_file = file_of(dev)
+    submission = None if submission is None else Path(submission)
+    predictions, results, report, curve = (
+        None if path is None else Path(path) for path in (predictions, results, report, curve)
+    )
+    objectives: tuple[SentenceObjective, ...] | None = None if objective is None else tuple_of(objective)
+    precisions: tuple[Precisions, ...] = tuple_of(precision)
+    depths = DepthOptions(depth=(depth,) if isinstance(depth, int) else tuple(depth), curve=curve, rounds=rounds)
+    check_options(SimpleNamespace(model=models, data=folder, dev=dev_file))
+    check_combination(given, task, models, folder, dev_file, depths, precisions)
 
     with imports():
         from albert.api.results import EvaluateResult, ScoredSplit
@@ -141,29 +173,28 @@ def evaluate(
 
     # Pre-trained models on held-out text.
     if task == PRETRAINING:
-        assert data is not None  # see check_combination
-        computed_in = choose_precision(precision[0], pick_device(device))
-        result = evaluate_pretrained(model, data, objective, sequences, max_ngram, computed_in, opening)
+        assert folder is not None  # see check_combination
+        computed_in = choose_precision(precisions[0], pick_device(device))
+        result = evaluate_pretrained(models, folder, objectives, sequences, max_ngram, computed_in, opening)
         finish(result, results, on_result)
         return result
 
     # The task; one model at several depths or precisions.
-    curve = depths.curve
     outputs = [predictions, results, report, curve, None if curve is None else curve.with_suffix(".csv")]
     if task is None:
-        scored_task, origin = task_of_model(model[0], table, dev, outputs)
+        scored_task, origin = task_of_model(models[0], columns, keys, dev_file, outputs)
     else:
-        scored_task, origin = declared_task(task, split, dev, outputs), None
-    folder = data or Path()
-    chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precision]
+        scored_task, origin = declared_task(task, split, dev_file, outputs), None
+    folder = folder or Path()
+    chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precisions]
     if depths.makes_table:
-        result = compare_depths(scored_task, model[0], folder, split or "dev", depths, chosen[0], opening)
+        result = compare_depths(scored_task, models[0], folder, split or "dev", depths, chosen[0], opening)
         finish(result, results, on_result)
         return result
-    if compares_precisions(precision):
+    if compares_precisions(precisions):
         rows = precision_scores(
             scored_task,
-            model[0],
+            models[0],
             folder,
             split or "dev",
             chosen,
@@ -171,7 +202,7 @@ def evaluate(
             micro_batch_tokens=micro_batch_tokens,
             **opening,
         )
-        result = result_of_precisions(rows, scored_task, model[0], split or "dev", tolerance)
+        result = result_of_precisions(rows, scored_task, models[0], split or "dev", tolerance)
         finish(result, results, on_result)
         check_precisions(rows, tolerance)
         return result
@@ -179,7 +210,7 @@ def evaluate(
     # Each split: its answers, and their scores if it has labels; every result is handed on before the next split.
     computed_in = chosen[0]
     assert computed_in != "int8"  # which is compared with fp32
-    splits = splits_to_score(scored_task, split, dev, submission)
+    splits = splits_to_score(scored_task, split, dev_file, submission)
     for option, path in (("--predictions", predictions), ("--results", results), ("--report", report)):
         if path is not None and len(splits) > 1:
             raise UsageError(option, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
@@ -187,7 +218,7 @@ def evaluate(
     for each in splits:
         found = evaluate_models(
             scored_task,
-            model,
+            models,
             folder,
             each,
             prepare=partial(use_fast_encoders, precision=computed_in),
@@ -205,8 +236,8 @@ def evaluate(
             for name, text in submission_files(scored_task, each, together.predictions).items():
                 write_text(submission / name, text)
                 handed_in[submission / name] = len(together.predictions)
-        unknown = warnings_on_texts(scored_task, folder, each, model[0])
-        content = report_of_split(scored_task, model, each, computed_in, found, unknown)
+        unknown = warnings_on_texts(scored_task, folder, each, models[0])
+        content = report_of_split(scored_task, models, each, computed_in, found, unknown)
         notes = [] if origin is None else [origin]
         if isinstance(scored_task.source, TableSource):
             notes += scored_task.source.tables[each].notes
@@ -217,7 +248,7 @@ def evaluate(
                 raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
             write_text(report, evaluation_page(content, len(together.predictions)))
         scored = ScoredSplit(
-            task=scored_task, models=model, split=each, found=found, precision=computed_in, submission=handed_in
+            task=scored_task, models=models, split=each, found=found, precision=computed_in, submission=handed_in
         )
         result = EvaluateResult(scores=together.scores, baseline=together.baseline, report=content, found=scored)
         finish(result, results, on_result)
@@ -229,6 +260,10 @@ def evaluate(
 
 # --------------------------------------------------------------------------------------------------------------------
 # Options that cannot be combined, and outputs that would replace an input.
+
+
+OF_TABLES = (*COLUMNS, *(key.name for key in keys_in(TableKeys)))
+"""Options and keys for the user's own tables."""
 
 
 def check_combination(
@@ -266,7 +301,7 @@ def check_combination(
         return
 
     remedy = "leave it out; --results writes scores as JSON"
-    refuse(given, ("json", "objective", "sequences", "max_ngram"), f"requires the task {PRETRAINING}", remedy)
+    refuse(given, ("objective", "sequences", "max_ngram"), f"requires the task {PRETRAINING}", remedy)
     if depths.makes_table or compares_precisions(precision):
         what = "--depth" if depths.makes_table else "--precision"
         of_one = ("predictions", "submission", "threshold", "report")
@@ -283,11 +318,17 @@ def check_combination(
         if len(precision) > 1:
             raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
         if depths.curve is not None:
-            check_png("--curve", depths.curve)
+            check_png(depths.curve)
     elif compares_precisions(precision) and depths.depth:
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
     if task is not None:
         refuse(given, OF_TABLES, f"requires your own file, the task {task} has its own columns")
+
+
+def check_png(picture: Path) -> None:
+    """Raises UsageError for a picture that is not a PNG."""
+    if picture.suffix.lower() != ".png":
+        raise UsageError(f"--curve {picture}", "must end in .png", "choose a name that ends in .png")
 
 
 def compares_precisions(precision: Sequence[str]) -> bool:
@@ -299,7 +340,8 @@ def refuse(given: Mapping[str, Any], names: Iterable[str], why: str, remedy: str
     """Raises UsageError for the first of these options that is given."""
     for name in names:
         if name in given:
-            raise UsageError(option_name(name), why, remedy)
+            is_key = name in OF_TABLES and name not in COLUMNS
+            raise UsageError(name if is_key else option_name(name), why, remedy)
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
@@ -326,7 +368,7 @@ def declared_task(name: str, split: str | None, dev: Path | None, outputs: Itera
 
 
 def task_of_model(
-    model: str, table: TableOptions, dev: Path | None, outputs: Iterable[Path | None]
+    model: str, columns: Columns, keys: Mapping[str, Any], dev: Path | None, outputs: Iterable[Path | None]
 ) -> tuple[DeclaredTask, str | None]:
     """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
     the rows are of the file that it was trained on."""
@@ -337,12 +379,13 @@ def task_of_model(
     directory = find_model(model)
     saved = table_task_of(directory)
     if saved is None:
-        saved = task_from_config(directory, table, dev)
-    described = table.task(saved)
+        saved = task_from_config(directory, columns, dev)
+    of_keys = read_keys(TableKeys, keys)
+    described = columns.task(of_keys, saved)
     if saved is not None and dev is not None:
         saved = for_other_file(saved, dev)
     check_outputs(outputs, [dev, described.train, described.dev])
-    described = table.task(saved, dev=dev)
+    described = columns.task(of_keys, saved, dev=dev)
     if described.dev is not None:
         described = dataclasses.replace(described, train=None)
     if saved is not None and dev is None:
@@ -383,7 +426,7 @@ def origin_of_rows(saved: "TableTask | None", described: "TableTask") -> str | N
     return f"{described.dev} is the file that the model was trained on: these scores do not hold for other rows"
 
 
-def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> "TableTask":
+def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "TableTask":
     """Kind and labels from a model's configuration; the options must name the columns, unless it tags words."""
     from albert.checkpoints.huggingface import kind_of
     from albert.checkpoints.model_directory import read_config
@@ -395,7 +438,7 @@ def task_from_config(directory: Path, table: TableOptions, dev: Path | None) -> 
     is_tagger = kind == "token_classification"
     needed = {"--dev": dev}
     if not is_tagger:
-        needed |= {"--text": table.text, "--label": table.label}
+        needed |= {"--text": columns.text, "--label": columns.label}
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
@@ -672,11 +715,22 @@ def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
     return lines
 
 
-def evaluate_command(arguments: list[str]) -> None:
+JSON = Option(
+    name="json",
+    path=("json",),
+    hint=bool,
+    default=False,
+    text="For pretraining: print a JSON object instead of the table.",
+)
+
+
+def show_evaluate(json: bool = False, **arguments: Any) -> None:
     """Run `albert evaluate`, and print each result when it is there."""
-    options = parse(shape_of(evaluate), arguments, "albert evaluate")
-    show = partial(show_evaluated, json=options.json, curve=options.depths.curve, report=options.report)
-    evaluate(**vars(options), on_result=show)
+    if json and arguments.get("task") != PRETRAINING:
+        remedy = "leave it out; --results writes scores as JSON"
+        raise UsageError("--json", f"requires the task {PRETRAINING}", remedy)
+    paths = {name: arguments.get(name) for name in ("curve", "report")}
+    evaluate(**arguments, on_result=partial(show_evaluated, json=json, **paths))
 
 
-evaluate_main = Subcommand(shape_of(evaluate), "albert evaluate", evaluate_command)
+evaluate_main = Subcommand(wraps(evaluate)(show_evaluate), "albert evaluate", [*definition_of(evaluate).options, JSON])

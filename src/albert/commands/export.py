@@ -1,20 +1,24 @@
 """`albert export`: a model as one ONNX file, or for sentence-transformers."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Literal
 
+from albert.cli.command_line import CommandGroup
 from albert.cli.main import imports
-from albert.cli.options import CommandGroup, command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.runtime.environment import lazy_import
 from albert.runtime.words import bytes_of, counted
 
 
+@command("albert export onnx")
 def onnx(
-    model: str,
+    model: PathLike,
     *,
-    output: Path,
+    output: PathLike,
     precision: Literal["fp32", "int8"] = "fp32",
     opset: int = 20,
     depth: int | None = None,
@@ -40,7 +44,10 @@ def onnx(
     """
     with imports():
         exporting = lazy_import("albert.inference.onnx_export", "onnx")
-    export = exporting.export_onnx(model, output, precision=precision, opset=opset, depth=depth, replace=replace)
+    output = Path(output)
+    export = exporting.export_onnx(
+        os.fspath(model), output, precision=precision, opset=opset, depth=depth, replace=replace
+    )
     values: dict[str, object] = {
         "graph": f"{export.kind}, {counted(export.depth, 'layers')}, {export.precision}, opset {export.opset}",
         "file": f"{bytes_of(export.bytes)}, {export.bytes / export.weight_bytes:.1%} of the weights in float32",
@@ -54,10 +61,11 @@ def onnx(
     print_lines(open_console(), key_value_table("albert export onnx", values), verify)
 
 
+@command("albert export sentence-transformers")
 def sentence_transformers(
-    model: str,
+    model: PathLike,
     *,
-    output: Path,
+    output: PathLike,
     pooling: Literal["mean", "cls", "max"] | None = None,
     normalize: bool | None = None,
     replace: bool = False,
@@ -79,7 +87,8 @@ def sentence_transformers(
         from albert.checkpoints.sentence_transformers import POOLED, read_sentence_vectors
         from albert.inference.sentence_transformers_export import save_for_sentence_transformers
 
-    width, max_length = save_for_sentence_transformers(model, output, pooling, normalize, replace=replace)
+    output = Path(output)
+    width, max_length = save_for_sentence_transformers(os.fspath(model), output, pooling, normalize, replace=replace)
     vectors = read_sentence_vectors(output) or {}
     pooled = POOLED[str(vectors["pooling"])]
     values: dict[str, object] = {
@@ -94,8 +103,8 @@ def sentence_transformers(
 export_main = CommandGroup(
     "albert export",
     {
-        "onnx": command(onnx, "albert export onnx"),
-        "sentence-transformers": command(sentence_transformers, "albert export sentence-transformers"),
+        "onnx": on_command_line(onnx),
+        "sentence-transformers": on_command_line(sentence_transformers),
     },
     "format",
 )

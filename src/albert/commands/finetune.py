@@ -1,37 +1,26 @@
 """`albert finetune` and `albert.finetune`: a task or the user's own table, a model, and the run that it makes."""
 
 import dataclasses
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from albert.api.checks import check_data, check_options, is_benchmark
-from albert.api.keyword_functions import Call, by_option, not_excluded, options_as_keywords, remedy_in_python
-from albert.api.options import (
-    GROUP,
-    KEY,
-    KEYS,
-    ROWS,
-    Argument,
-    Values,
-    changed_options,
-    changed_parameters,
-    option_name,
-    options_of,
-    shape_of,
-)
-from albert.api.table_options import NO_TABLE, TableOptions
 from albert.cli.main import imports
-from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
+from albert.cli.signature import PathLike, Rows, file_of, given_options, is_options_file, keys_in, read_keys
+from albert.commands.checks import check_data, check_options, is_benchmark
+from albert.commands.columns import Columns, LabelKind, TableKeys
+from albert.commands.function import command, definition_of, on_command_line, remedy_in_python
 from albert.recipes.architecture import ArchitectureChanges
 from albert.recipes.finetuning import USUAL_TRAINING, Device, RecipeChanges, SpanHeadKind, TrainingOptions
 from albert.runtime.environment import world
-from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.runtime.json_files import read_toml_or_json, to_json
-from albert.runtime.manifest import LAYOUT
+from albert.runtime.errors import UsageError
+from albert.runtime.json_files import to_json
+from albert.runtime.python_words import in_python
 from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
@@ -44,10 +33,6 @@ if TYPE_CHECKING:
     from albert.finetuning.run_record import FinetuningResult
     from albert.tasks.custom import ReadTask
 
-NO_CHANGES = RecipeChanges()
-NO_ARCHITECTURE = ArchitectureChanges()
-ARCHITECTURE = Argument(key=True, group="architecture")
-LISTENER = Argument(only_python=True)
 CONTRADICTIONS = 0.2
 """Share of the rows that may repeat a text with another label without a warning."""
 SHOWN_NEVER = 10
@@ -59,7 +44,7 @@ MIN_REPEATED_ROWS = 30
 
 def say_what_was_read(report: "DataReport") -> None:
     """Print on stderr what was recognised and inferred, and warnings; the command line shows tables instead."""
-    options = options_of(shape_of(finetune))
+    options = definition_of(finetune).options
     lines = []
     if report.read is not None:
         lines += [f"{split}: {note}" for split, rows in report.read.raw.items() for note in rows.notes]
@@ -69,30 +54,64 @@ def say_what_was_read(report: "DataReport") -> None:
     lines += [line.removeprefix("warning: ") for line in report.warnings]
     keywords = {option.name for option in options}
     for line in lines:
-        print(f"albert: note: {options_as_keywords(line, keywords)}", file=sys.stderr)
+        print(f"albert: note: {in_python(line, keywords)}", file=sys.stderr)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneKeys:
+    """The keys of `finetune` and `sweep`."""
+
+    recipe: RecipeChanges = field(default=RecipeChanges(), metadata={"key": ""})
+    training: TrainingOptions = field(default=USUAL_TRAINING, metadata={"key": ""})
+    init: Literal["pretrained", "random"] = "pretrained"
+    """random: the same architecture with random weights, as a control."""
+    keep_head: bool = False
+    """Start from the model's own head, with outputs matched to labels by name; otherwise a new head is initialised."""
+    table: TableKeys = field(default=TableKeys(), metadata={"key": ""})
+    architecture: ArchitectureChanges = field(default=ArchitectureChanges())
+
+    def check(self, teacher: str | None) -> None:
+        """Raise UsageError for keys that contradict each other, whatever the task."""
+        if self.init == "random" and self.keep_head:
+            raise UsageError("keep_head", "and init=random contradict each other", "give one of them")
+        if self.recipe.steps is not None and self.recipe.epochs is not None:
+            raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
+        self.training.check(self.recipe, teacher)
+
+
+@command("albert finetune", keys=FinetuneKeys, rows="in output", reads_file=True)
 def finetune(
-    task: str | None = None,
+    task: PathLike | None = None,
     *,
-    model: str,
-    output: Path | None = None,
+    model: PathLike,
+    output: PathLike | None = None,
     replace: bool = False,
-    train: Annotated[Path | None, ROWS] = None,
-    dev: Annotated[float | Path | None, ROWS] = None,
-    test: Annotated[Path | None, ROWS] = None,
-    data: Path | None = None,
-    table: Annotated[TableOptions, GROUP] = NO_TABLE,
+    train: Rows | None = None,
+    dev: float | Rows | None = None,
+    test: Rows | None = None,
+    data: PathLike | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | Sequence[str] | None = None,
+    words: str | None = None,
+    tags: str | None = None,
+    options: str | Sequence[str] | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    answer: str | None = None,
+    answer_start: str | None = None,
+    id: str | None = None,
+    group: str | None = None,
+    kind: LabelKind | None = None,
+    labels: str | Sequence[str] | None = None,
+    separator: str | None = None,
+    metrics: str | Sequence[str] | None = None,
     frozen: bool = False,
-    teacher: str | None = None,
+    teacher: PathLike | None = None,
     device: Device = "auto",
-    changes: Annotated[RecipeChanges, KEYS] = NO_CHANGES,
-    training: Annotated[TrainingOptions, KEYS] = USUAL_TRAINING,
-    init: Annotated[Literal["pretrained", "random"], KEY] = "pretrained",
-    keep_head: Annotated[bool, KEY] = False,
-    architecture: Annotated[ArchitectureChanges, ARCHITECTURE] = NO_ARCHITECTURE,
-    on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
-    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
+    on_rows: "Callable[[DataReport], None]" = say_what_was_read,
+    on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
+    **keys: Any,
 ) -> "FinetuneResult":
     """Fine-tune a model on your own table or on a declared task, and evaluate it.
 
@@ -118,59 +137,117 @@ def finetune(
         keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
             initialised.
     """
-    options = dict(locals())
-    given = changed_parameters(finetune, options)
-    base, task = task_file_or_name(task)
-    if task is not None:
-        refuse_benchmark(task)
-    check_options(SimpleNamespace(**options), resumes=True)
-    if task is not None:
-        check_data(task, data, has_files=train is not None and isinstance(dev, Path))
-    elif train is None and base is None:
-        refuse_missing_rows("albert finetune", table)
-    refuse_contradictions(init, keep_head, changes)
-    training.check(changes, teacher)
+    given = given_options(finetune, dict(locals()))
+    columns = Columns(**{name: given[name] for name in COLUMNS if name in given})
+    inputs = read_inputs(task, train, dev, test, data, model, teacher, columns)
+    chosen = read_keys(FinetuneKeys, keys)
+    folder = None if output is None else Path(output)
+    if inputs.task is not None:
+        refuse_benchmark(inputs.task)
+    inputs.check("albert finetune", folder)
+    chosen.check(inputs.teacher)
     with imports():
         from albert.api.results import FinetuneResult
         from albert.finetuning.run import finetune as finetune_task
 
-    # What is learned.
-    settings = training.settings(frozen, teacher, device)
-    read = None
-    if task is None:
-        read = read_own_table("albert finetune", given, table, train, dev, test, training.seed, base)
-        learned = read.task
-    else:
-        learned = declared_task(task, given, table, train, dev)
-    learned = with_span_head(learned, given, training.span_head)
+    # What is learned, and the rows, which are shown.
+    learned, read = learned_task("albert finetune", inputs, chosen, keys)
     report = None
-    if output is None or read is not None:
-        report = report_rows(learned, read, data, model, changes, training.max_train_examples, on_rows)
+    if folder is None or read is not None:
+        report = report_rows(learned, read, inputs, chosen, on_rows)
     if read is not None:
         read.check()
-    if output is None:
+    if folder is None:
         statistics = to_json(report and report.statistics)
         return FinetuneResult(task=learned, reading=report, report={"statistics": statistics})
 
     # The run.
-    start = start_of(model, architecture, keep_head, init)
-    read_from = paths_read(read, (options["task"], train, dev, test, data, model, teacher))
     found = finetune_task(
         learned,
-        start,
-        data or Path(),
-        output,
-        changes,
-        settings,
+        start_of(inputs.model, chosen),
+        inputs.data or Path(),
+        folder,
+        chosen.recipe,
+        chosen.training.settings(frozen, inputs.teacher, device),
         announce=on_start,
         replace=replace,
-        read_from=read_from,
+        read_from=inputs.paths(read),
     )
-    return result_of_run(found, output, learned)
+    return result_of_run(found, folder, learned)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is refused before anything is read.
+# What is read, and what is refused before that.
+
+COLUMNS = tuple(each.name for each in dataclasses.fields(Columns))
+"""The parameters of a command that are fields of `Columns`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What `finetune` and `sweep` read.
+
+    Attributes:
+        task: the name of a declared task or of a benchmark; None for the user's own tables.
+        base: the task in the task.json of a run, which the options change.
+        task_file: that file.
+        dev: a file, or a share of the training rows.
+    """
+
+    task: str | None
+    base: TableTask | None
+    task_file: Path | None
+    train: Path | None
+    dev: Path | float | None
+    test: Path | None
+    data: Path | None
+    model: str
+    teacher: str | None
+    columns: Columns
+
+    def check(self, program: str, output: Path | None) -> None:
+        """Raise an error for what is missing or does not exist; `program` is the subject."""
+        check_options(SimpleNamespace(**{**vars(self), "output": output}), resumes=True)
+        if self.task is not None:
+            check_data(self.task, self.data, has_files=self.train is not None and isinstance(self.dev, Path))
+        elif self.train is None and self.base is None:
+            refuse_missing_rows(program, self.columns)
+
+    def paths(self, read: "ReadTask | None") -> list[Path]:
+        """The files and folders that a run reads; of the user's own tables also those that its task names."""
+        tables = () if read is None else (read.table_task.train, read.table_task.dev)
+        others = (self.task_file, self.train, self.dev, self.test, self.data, self.model, self.teacher)
+        paths = [Path(each) for each in (*tables, *others) if isinstance(each, str | Path)]
+        return [path for path in paths if path.exists()]
+
+
+def read_inputs(
+    task: PathLike | None,
+    train: Rows | None,
+    dev: float | Rows | None,
+    test: Rows | None,
+    data: PathLike | None,
+    model: PathLike,
+    teacher: PathLike | None,
+    columns: Columns,
+) -> Inputs:
+    """The inputs of `finetune` and `sweep`."""
+    base, name, file = None, None if task is None else os.fspath(task), None
+    if name is not None and is_options_file(name):
+        file = Path(name)
+        base, name = load_table_task(file), None
+    return Inputs(
+        task=name,
+        base=base,
+        task_file=file,
+        train=file_of(train),
+        dev=float(dev) if isinstance(dev, int | float) else file_of(dev),
+        test=file_of(test),
+        data=None if data is None else Path(data),
+        model=os.fspath(model),
+        teacher=None if teacher is None else os.fspath(teacher),
+        columns=columns,
+    )
 
 
 def refuse_benchmark(task: str) -> None:
@@ -181,79 +258,49 @@ def refuse_benchmark(task: str) -> None:
         raise UsageError(f"albert finetune {name}", "names a whole benchmark, not one of its tasks", remedy)
 
 
-def refuse_missing_rows(program: str, table: TableOptions) -> None:
+def refuse_missing_rows(program: str, columns: Columns) -> None:
     """Raise UsageError because there are no rows to learn from; `program` is the subject."""
-    why = "no training file" if changed_options(table) else "no task"
+    why = "no training file" if columns.given() else "no task"
     raise UsageError(program, why, "name a declared task, or your own file with --train")
-
-
-def refuse_contradictions(init: str, keep_head: bool, changes: RecipeChanges) -> None:
-    """Raise UsageError for keys that contradict each other, whatever the task."""
-    if init == "random" and keep_head:
-        raise UsageError("keep_head", "and init=random contradict each other", "give one of them")
-    if changes.steps is not None and changes.epochs is not None:
-        raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
-
-
-def paths_read(read: "ReadTask | None", others: Sequence[float | Path | str | None]) -> list[Path]:
-    """The files and folders that a run reads; of the user's own tables also those that its task names."""
-    tables = () if read is None else (read.table_task.train, read.table_task.dev)
-    paths = [Path(each) for each in (*tables, *others) if isinstance(each, str | Path)]
-    return [path for path in paths if path.exists()]
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The task.
 
-OF_OWN_TABLES = ("test", "folds", "rates")
-"""Options of `albert finetune` and `albert sweep` that declared tasks have no use for."""
 
-
-def is_task_file(task: str | None) -> bool:
-    """Whether this names a file, not a declared task."""
-    return task is not None and Path(task).suffix.lower() in (".toml", ".json")
-
-
-def task_file_or_name(task: str | None) -> tuple[TableTask | None, str | None]:
-    """The task in the task.json of a run, or the name of a declared task."""
-    if task is None or not is_task_file(task):
-        return None, task
-    return load_table_task(Path(task)), None
-
-
-def read_own_table(
-    program: str,
-    given: Mapping[str, Any],
-    table: TableOptions,
-    train: Path | None,
-    dev: float | Path | None,
-    test: Path | None,
-    seed: int,
-    base: TableTask | None = None,
-    is_divided: bool = True,
-) -> "ReadTask":
-    """The user's own task, from the options, the task of a run, and the rows.
+def learned_task(
+    program: str, inputs: Inputs, chosen: FinetuneKeys, keys: Collection[str], is_divided: bool = True
+) -> "tuple[DeclaredTask, ReadTask | None]":
+    """What is learned; of the user's own tables also how they were read.
 
     Args:
         program: the command, for errors.
-        given: the options that differ from their defaults.
-        base: what the options change.
+        keys: the names of the keys that are given.
         is_divided: whether a part of the training rows is held out if there is no development file.
     """
+    if inputs.task is not None:
+        return with_span_head(declared_task(inputs, keys), keys, chosen.training.span_head), None
+    read = read_own_table(program, inputs, chosen, is_divided)
+    return with_span_head(read.task, keys, chosen.training.span_head), read
+
+
+def read_own_table(program: str, inputs: Inputs, chosen: FinetuneKeys, is_divided: bool) -> "ReadTask":
+    """The user's own task, from the options, the task of a run, and the rows."""
     from albert.tasks.custom import read_task
 
-    share = dev if isinstance(dev, float) else None
-    own = table.task(base, train=train, dev=dev if isinstance(dev, Path) else None)
+    share = inputs.dev if isinstance(inputs.dev, float) else None
+    dev = inputs.dev if isinstance(inputs.dev, Path) else None
+    own = inputs.columns.task(chosen.table, inputs.base, train=inputs.train, dev=dev)
     if share is not None:
         own = dataclasses.replace(own, dev=None)
     if own.train is None:
-        refuse_missing_rows(program, table)
-    if "data" in given:
+        refuse_missing_rows(program, inputs.columns)
+    if inputs.data is not None:
         raise UsageError("--data", "requires a declared task, this is your own table", "leave it out")
-    held_out = HeldOut(share=own.held_out.share if share is None else share, seed=seed)
+    held_out = HeldOut(share=own.held_out.share if share is None else share, seed=chosen.training.seed)
     read = read_task(dataclasses.replace(own, held_out=held_out), hold_out=is_divided)
-    if test is not None:
-        read = with_test_file(read, test)
+    if inputs.test is not None:
+        read = with_test_file(read, inputs.test)
     return read
 
 
@@ -268,35 +315,34 @@ def with_test_file(read: "ReadTask", test: Path) -> "ReadTask":
     return dataclasses.replace(read, task=task)
 
 
-def declared_task(
-    name: str,
-    given: Mapping[str, Any],
-    table: TableOptions,
-    train: Path | None,
-    dev: float | Path | None,
-) -> DeclaredTask:
+def declared_task(inputs: Inputs, keys: Collection[str]) -> DeclaredTask:
     """A task of a benchmark, with other files if they are given."""
     from albert.tasks.submission import find_task
 
-    changed = changed_options(table) + [option_name(each) for each in OF_OWN_TABLES if each in given]
-    if changed:
-        raise UsageError(changed[0], f"requires your own tables, the task {name} has its own columns")
-    if isinstance(dev, int | float):
-        raise UsageError(f"--dev {dev:g}", f"requires your own tables, the task {name} has a file of its own")
-    files = {split: path for split, path in (("train", train), ("dev", dev)) if path is not None}
+    assert inputs.task is not None
+    name = inputs.task
+    of_tables = [*inputs.columns.given(), *(each.name for each in keys_in(TableKeys) if each.name in keys)]
+    if inputs.test is not None:
+        of_tables.append("--test")
+    if of_tables:
+        raise UsageError(of_tables[0], f"requires your own tables, the task {name} has its own columns")
+    if isinstance(inputs.dev, float):
+        raise UsageError(f"--dev {inputs.dev:g}", f"requires your own tables, the task {name} has a file of its own")
     task = find_task(name)
+    named = {"train": inputs.train, "dev": inputs.dev}
+    files = {split: path for split, path in named.items() if isinstance(path, Path)}
     return dataclasses.replace(task, source=task.source.with_files(files))
 
 
-def with_span_head(task: DeclaredTask, given: Mapping[str, Any], span_head: SpanHeadKind | None) -> DeclaredTask:
+def with_span_head(task: DeclaredTask, keys: Collection[str], span_head: SpanHeadKind | None) -> DeclaredTask:
     """The task, if its answers are spans with the chosen head. Raises UsageError for options of other tasks."""
-    if "question_length" in given and not isinstance(task.inputs, QuestionInContext):
+    if "question_length" in keys and not isinstance(task.inputs, QuestionInContext):
         raise UsageError("question_length", f"requires a task with questions, {task.title} has none")
     if isinstance(task.target, Span):
         target = dataclasses.replace(task.target, head=span_head or task.target.head)
         return dataclasses.replace(task, target=target)
     for name in ("span_head", "stride", "null_threshold"):
-        if name in given:
+        if name in keys:
             raise UsageError(name, f"requires a task whose answers are spans, {task.title} has none")
     return task
 
@@ -304,19 +350,18 @@ def with_span_head(task: DeclaredTask, given: Mapping[str, Any], span_head: Span
 def report_rows(
     task: DeclaredTask,
     read: "ReadTask | None",
-    data: Path | None,
-    model: str,
-    changes: RecipeChanges,
-    max_train_examples: int | None,
+    inputs: Inputs,
+    chosen: FinetuneKeys,
     on_rows: "Callable[[DataReport], None]",
 ) -> "DataReport | None":
     """Tell `on_rows` how the rows are read, before training; only the first process does."""
     from albert.finetuning.options import requested_recipe
 
-    max_length = requested_recipe(task, changes).recipe.max_length
+    max_length = requested_recipe(task, chosen.recipe).recipe.max_length
     if not world().is_first:
         return None
-    report = report_on_rows(task, read, data, model, max_length, max_train_examples)
+    drawn = chosen.training.max_train_examples
+    report = report_on_rows(task, read, inputs.data, inputs.model, max_length, drawn)
     on_rows(report)
     return report
 
@@ -376,17 +421,12 @@ def report_on_rows(
 # Where training starts.
 
 
-def start_of(
-    model: str,
-    architecture: ArchitectureChanges,
-    keep_head: bool,
-    init: str,
-) -> "Start":
+def start_of(model: str, chosen: FinetuneKeys) -> "Start":
     """The source of the initial weights."""
     from albert.finetuning.model import PretrainedEncoder, random_encoder_like
 
-    encoder = PretrainedEncoder(model, architecture, keep_head)
-    return random_encoder_like(encoder) if init == "random" else encoder
+    encoder = PretrainedEncoder(model, chosen.architecture, chosen.keep_head)
+    return random_encoder_like(encoder) if chosen.init == "random" else encoder
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -413,60 +453,30 @@ def result_of_run(found: "FinetuningResult", output: Path, task: DeclaredTask | 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The two entry points: options from a file, and what is said on the way.
+# The command line.
 
 
-def with_task_file(shape: type, values: Values) -> dict[tuple[str, ...], Any]:
-    """Given options and keys, and those of the file that TASK names; a given one wins.
-
-    Files that the file names lie in its folder. The task.json of a run, which states its layout, stays TASK.
-    """
-    name = values.get(("task",))
-    if name is None or not is_task_file(name):
-        return dict(values)
-    path = Path(name)
-    content = read_toml_or_json(path)
-    if LAYOUT in content:
-        return dict(values)
-    read = by_option(content.items(), options_of(shape), str(path), "key", InvalidConfiguration)
-    for option in ("train", "dev", "test", "data"):
-        if isinstance(read.get((option,)), Path):
-            read[(option,)] = path.parent / read[(option,)]
-    given = {key: value for key, value in values.items() if key != ("task",)}
-    return not_excluded(read, given) | given
-
-
-def read_task_file(call: Call) -> None:
-    """Add the options in a task file to those of a call from Python."""
-    values = with_task_file(call.shape, call.values)
-    call.values.clear()
-    call.values.update(values)
-
-
-def finetune_command(arguments: list[str]) -> None:
-    """Read the options of `albert finetune`, run it, and print what is read, the settings and the result."""
-    shape = shape_of(finetune)
-    is_help = any(word in HELP_FLAGS for word in arguments)
-    given = {} if is_help else with_task_file(shape, typed_values(options_of(shape), arguments, "albert finetune"))
-    values = vars(parse(shape, arguments, "albert finetune", given=given))
+def show_finetune(**arguments: Any) -> None:
+    """Run `albert finetune`, and print what is read, the settings and the result."""
     console = open_console()
+    is_preview = arguments.get("output") is None
 
     def show_rows(report: "DataReport") -> None:
         from albert.commands.finetune_output import show_data, show_data_of_run
 
-        (show_data if values["output"] is None else show_data_of_run)(console, report)
+        (show_data if is_preview else show_data_of_run)(console, report)
 
     def show_start(figures: Mapping[str, Any]) -> None:
         from albert.commands.finetune_output import show_settings
 
         show_settings(console, figures)
 
-    result = finetune(**values, on_rows=show_rows, on_start=show_start)
-    if values["output"] is None:
+    result = finetune(**arguments, on_rows=show_rows, on_start=show_start)
+    if is_preview:
         console.print("nothing was trained: --output RUN trains a model in this directory")
     from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)
 
 
-finetune_main = Subcommand(shape_of(finetune), "albert finetune", finetune_command)
+finetune_main = on_command_line(finetune, run=show_finetune)

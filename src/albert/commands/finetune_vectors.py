@@ -1,21 +1,24 @@
 """`albert finetune-vectors` and `albert.finetune_vectors`: vectors of texts, learned from pairs or from a teacher."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from albert.api.checks import check_options
-from albert.api.options import KEY, ROWS, Argument, option_name, shape_of
 from albert.cli.main import imports
-from albert.cli.options import Subcommand, parse
 from albert.cli.render import open_console
+from albert.cli.signature import PathLike, Rows, file_of, option_name, read_keys
+from albert.commands.checks import check_options
+from albert.commands.columns import tuple_of
+from albert.commands.function import command, on_command_line
 from albert.recipes.architecture import ArchitectureChanges
 from albert.recipes.finetuning import RecipeChanges
 from albert.runtime.environment import DEFAULT_LOG, Log, Precision, world
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import to_json
+from albert.runtime.json_files import common_fields, to_json
 from albert.tasks.table_task import HeldOut
 
 if TYPE_CHECKING:
@@ -24,39 +27,68 @@ if TYPE_CHECKING:
     from albert.recipes.finetuning import FinetuningSettings
 
 
+@dataclass(frozen=True, kw_only=True)
+class VectorKeys:
+    """The keys of `finetune_vectors`."""
+
+    epochs: float | None = None
+    """Passes over the rows; 1 when not set, with a teacher 4."""
+    steps: int | None = None
+    """Optimiser updates, instead of epochs."""
+    learning_rate: float | None = None
+    """Peak learning rate. When not set, 2e-5, with a teacher 4e-5, times (768/H)^2.3 for models narrower than
+    ALBERT-base, at most 25 times and at most 1e-3."""
+    batch_size: int | None = None
+    """Rows per step over all processes; 64 when not set."""
+    max_length: int | None = None
+    """Maximum tokens of a text, 128 when not set; longer ones are cut and counted."""
+    seed: int = 0
+    """Seed of the order of the rows and dropout, and of the rows that are held out."""
+    depth: int | None = None
+    """Number of layers to apply; as many as in training when not set. Half of the layers are half of the work."""
+    keep_layers: tuple[int, ...] | None = None
+    """The layers to keep of a model whose layers share nothing, from 1: 1,3,5,6 makes four of six layers."""
+    temperature: float | None = None
+    """The divisor of the cosines of pairs; 0.05 when not set."""
+    warmup_share: float | None = None
+    """Share of the steps during which the learning rate rises."""
+    weight_decay: float | None = None
+    """Weight decay, not applied to biases and layer norms."""
+    encoder_dropout: float | None = None
+    """Dropout inside the encoder."""
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    """The optimiser."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; only at the end when not set."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; every ten minutes when not set."""
+    micro_batch_tokens: int = 8192
+    """Tokens in one pass through the model; fewer need less memory and change no result."""
+    precision: Precision | None = None
+    """When not set, bf16 on a GPU that supports it, otherwise fp32."""
+    workers: int = 0
+    """Number of processes that make batches."""
+    log: Log = DEFAULT_LOG
+    """Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
+    trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT)."""
+
+
+@command("albert finetune-vectors", keys=VectorKeys, rows="in output")
 def finetune_vectors(
     *,
-    model: str,
-    output: Path,
+    model: PathLike,
+    output: PathLike,
     replace: bool = False,
-    train: Annotated[Path, ROWS],
-    dev: Annotated[float | Path | None, ROWS] = None,
+    train: Rows,
+    dev: float | Rows | None = None,
     text: str | None = None,
     pair: str | None = None,
-    negative: tuple[str, ...] | None = None,
-    teacher: str | None = None,
-    teacher_vectors: Path | None = None,
+    negative: str | Sequence[str] | None = None,
+    teacher: PathLike | None = None,
+    teacher_vectors: PathLike | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    epochs: Annotated[float | None, KEY] = None,
-    steps: Annotated[int | None, KEY] = None,
-    learning_rate: Annotated[float | None, KEY] = None,
-    batch_size: Annotated[int | None, KEY] = None,
-    max_length: Annotated[int | None, KEY] = None,
-    seed: Annotated[int, KEY] = 0,
-    depth: Annotated[int | None, KEY] = None,
-    keep_layers: Annotated[tuple[int, ...] | None, KEY] = None,
-    temperature: Annotated[float | None, KEY] = None,
-    warmup_share: Annotated[float | None, KEY] = None,
-    weight_decay: Annotated[float | None, KEY] = None,
-    encoder_dropout: Annotated[float | None, KEY] = None,
-    optimizer: Annotated[Literal["adamw", "lamb"], KEY] = "adamw",
-    evaluate_every: Annotated[int | None, KEY] = None,
-    checkpoint_every: Annotated[int | None, KEY] = None,
-    micro_batch_tokens: Annotated[int, KEY] = 8192,
-    precision: Annotated[Precision | None, KEY] = None,
-    workers: Annotated[int, KEY] = 0,
-    log: Annotated[Log, KEY] = DEFAULT_LOG,
-    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", Argument(only_python=True)] = None,
+    on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
+    **keys: Any,
 ) -> "FinetuneResult":
     """Fine-tune a model whose vectors of texts (albert.load(MODEL).embed) are compared by their cosine.
 
@@ -80,32 +112,19 @@ def finetune_vectors(
         pair: The column of the second text, which belongs to the first one.
         negative: The columns of hard negatives, texts that do not belong to the first one although they look like it;
             columns called negative, negative_1 and so on when not set.
-        temperature: The divisor of the cosines of pairs; 0.05 when not set.
         teacher: The model whose vectors are learned: a directory, a run, or a Hub id.
         teacher_vectors: The directory where the teacher's vectors are kept, computed once, for this run and others; in
             the run's directory when not set.
-        depth: Number of layers to apply; as many as in training when not set. Half of the layers are half of the work.
-        keep_layers: The layers to keep of a model whose layers share nothing, from 1: 1,3,5,6 makes four of six layers.
-        learning_rate: Peak learning rate. When not set, 2e-5, with a teacher 4e-5, times (768/H)^2.3 for models
-            narrower than ALBERT-base, at most 25 times and at most 1e-3.
-        batch_size: Rows per step over all processes; 64 when not set.
-        epochs: Passes over the rows; 1 when not set, with a teacher 4.
-        steps: Optimiser updates, instead of epochs.
-        warmup_share: Share of the steps during which the learning rate rises.
-        weight_decay: Weight decay, not applied to biases and layer norms.
-        encoder_dropout: Dropout inside the encoder.
-        max_length: Maximum tokens of a text, 128 when not set; longer ones are cut and counted.
-        optimizer: The optimiser.
-        seed: Seed of the order of the rows and dropout, and of the rows that are held out.
-        evaluate_every: Steps between evaluations; only at the end when not set.
-        checkpoint_every: Steps between checkpoints; every ten minutes when not set.
-        micro_batch_tokens: Tokens in one pass through the model; fewer need less memory and change no result.
-        precision: When not set, bf16 on a GPU that supports it, otherwise fp32.
-        workers: Number of processes that make batches.
-        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
-            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
     """
-    refuse_contradictions(locals())
+    refuse_contradictions({**locals(), **keys})
+    chosen = read_keys(VectorKeys, keys)
+    model = os.fspath(model)
+    output = Path(output)
+    rows = file_of(train)
+    assert rows is not None
+    share = HeldOut(share=dev).share if isinstance(dev, int | float) else HeldOut().share
+    dev_rows = None if isinstance(dev, int | float) else file_of(dev)
+    negatives = None if negative is None else tuple_of(negative)
     with imports():
         from albert.commands.finetune import result_of_run
         from albert.finetuning.contrastive import (
@@ -119,66 +138,49 @@ def finetune_vectors(
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
         from albert.recipes.finetuning import FinetuningSettings
 
-    start = PretrainedEncoder(model, ArchitectureChanges(num_hidden_layers=depth, keep_layers=keep_layers))
-    changes = RecipeChanges(
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-        epochs=epochs,
-        steps=steps,
-        warmup_share=warmup_share,
-        weight_decay=weight_decay,
-        max_length=max_length,
-        encoder_dropout=encoder_dropout,
+    start = PretrainedEncoder(
+        model, ArchitectureChanges(num_hidden_layers=chosen.depth, keep_layers=chosen.keep_layers)
     )
-    settings = FinetuningSettings(
-        seed=seed,
-        evaluate_every=evaluate_every,
-        checkpoint_every=checkpoint_every,
-        micro_batch_tokens=micro_batch_tokens,
-        optimizer=optimizer,
-        device=device,
-        precision=precision,
-        workers=workers,
-        log=log,
-    )
-    share = HeldOut(share=dev).share if isinstance(dev, float) else HeldOut().share
-    paths = (train, dev, model, teacher, teacher_vectors)
-    read_from = [Path(each) for each in paths if isinstance(each, str | Path)]
+    changes = RecipeChanges(**common_fields(RecipeChanges, chosen))
+    settings = FinetuningSettings(**common_fields(FinetuningSettings, chosen), device=device)
+    paths = (rows, dev_rows, model, teacher, teacher_vectors)
+    read_from = [Path(each) for each in paths if each is not None]
     if teacher is None:
-        pairs = read_text_pairs(train, text, pair, negative)
-        if not isinstance(dev, Path):
-            pairs, dev_pairs = hold_out_pairs(pairs, share, seed)
+        pairs = read_text_pairs(rows, text, pair, negatives)
+        if dev_rows is None:
+            pairs, dev_pairs = hold_out_pairs(pairs, share, chosen.seed)
         else:
-            dev_pairs = read_text_pairs(dev, text, pair, negative)
-        divisor = TEMPERATURE if temperature is None else temperature
+            dev_pairs = read_text_pairs(dev_rows, text, pair, negatives)
+        divisor = TEMPERATURE if chosen.temperature is None else chosen.temperature
         found = finetune_contrastive(
             pairs, dev_pairs, start, output, changes, settings, divisor, on_start, replace, read_from
         )
     else:
-        texts = read_texts(train, text)
-        if not isinstance(dev, Path):
-            texts, dev_texts = hold_out_texts(texts, share, seed)
+        texts = read_texts(rows, text)
+        if dev_rows is None:
+            texts, dev_texts = hold_out_texts(texts, share, chosen.seed)
         else:
-            dev_texts = read_texts(dev, text)
+            dev_texts = read_texts(dev_rows, text)
             texts = without_texts(texts, dev_texts)
-        opened = open_teacher(teacher, settings)
+        kept = None if teacher_vectors is None else Path(teacher_vectors)
+        opened = open_teacher(os.fspath(teacher), settings)
         found = learn_from_teacher(
-            texts, dev_texts, start, opened, output, changes, settings, teacher_vectors, on_start, replace, read_from
+            texts, dev_texts, start, opened, output, changes, settings, kept, on_start, replace, read_from
         )
     return result_of_run(found, output, None)
 
 
 def refuse_contradictions(given: Mapping[str, Any]) -> None:
-    """Raise an error for options that exclude each other, and for paths that do not exist."""
+    """Raise an error for options and keys that exclude each other, and for paths that do not exist."""
     if given["teacher"] is None:
         if given["teacher_vectors"] is not None:
             raise UsageError("--teacher-vectors", "requires --teacher", "name the model whose vectors are learned")
     else:
         for name in ("pair", "negative", "temperature"):
-            if given[name] is not None:
+            if given.get(name) is not None:
                 why = "is about pairs of texts; with --teacher the rows are single texts"
                 raise UsageError(name if name == "temperature" else option_name(name), why, "leave one of them out")
-    if given["steps"] is not None and given["epochs"] is not None:
+    if given.get("steps") is not None and given.get("epochs") is not None:
         raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
     check_options(SimpleNamespace(**given), resumes=True)
 
@@ -216,9 +218,8 @@ def open_teacher(teacher: str, settings: "FinetuningSettings") -> "VectorTeacher
     )
 
 
-def finetune_vectors_command(arguments: list[str]) -> None:
-    """Read the options of `albert finetune-vectors`, run it, and print the settings and the result."""
-    shape = shape_of(finetune_vectors)
+def show_finetune_vectors(**arguments: Any) -> None:
+    """Run `albert finetune-vectors`, and print the settings and the result."""
     console = open_console()
 
     def show_start(figures: Mapping[str, Any]) -> None:
@@ -226,11 +227,10 @@ def finetune_vectors_command(arguments: list[str]) -> None:
 
         show_settings(console, figures)
 
-    options = parse(shape, arguments, "albert finetune-vectors")
-    result = finetune_vectors(**vars(options), on_start=show_start)
+    result = finetune_vectors(**arguments, on_start=show_start)
     from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)
 
 
-finetune_vectors_main = Subcommand(shape_of(finetune_vectors), "albert finetune-vectors", finetune_vectors_command)
+finetune_vectors_main = on_command_line(finetune_vectors, run=show_finetune_vectors)

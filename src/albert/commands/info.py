@@ -5,12 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from albert.api.checks import check_model
-from albert.api.options import options_of, shape_of
-from albert.cli import training_samples, verification
 from albert.cli.main import imports, load_command
-from albert.cli.options import command
 from albert.cli.render import open_console, print_json
+from albert.cli.signature import keys_in
+from albert.commands import info_samples, info_verify
+from albert.commands.checks import check_model
+from albert.commands.function import command, definition_of, on_command_line
 from albert.model.sharing import sharing_plan
 from albert.recipes.architecture import preset_name
 from albert.recipes.pretraining import RECIPES, find_recipe
@@ -25,6 +25,7 @@ PLANNED_SEQUENCES = 32
 """The default of `PretrainingRecipe.micro_batch_size`."""
 
 
+@command("albert info")
 def info(
     what: str | None = None,
     *,
@@ -120,10 +121,10 @@ def info(
             if is_given:
                 raise UsageError(option, "needs a name before it", "see albert info --help")
     elif verify:
-        verification.verify(what)
+        info_verify.verify(what)
         return
     elif samples is not None:
-        training_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
+        info_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
         return
     elif preset_name(what) is None and not Path(what).exists():
         check_model(what)
@@ -132,7 +133,7 @@ def info(
     with imports():
         import torch
 
-        from albert.cli import descriptions
+        from albert.commands import info_descriptions
         from albert.inference import inspection
         from albert.model import sizes
         from albert.runtime.devices import fastest_precision, free_memory, pick_device
@@ -140,12 +141,12 @@ def info(
 
     console = open_console(soft_wrap=False, quiet=json)
     if what is None:
-        values = descriptions.show_machine(console)
+        values = info_descriptions.show_machine(console)
         if json:
             print_json(to_json(values))
         return
 
-    target = descriptions.resolve(what)
+    target = info_descriptions.resolve(what)
     if target.kind == "corpus" or target.kind == "tokenizer":
         refused = ("--compare", "--measure", "--memory", "--self-check", "--max-length")
     elif target.kind == "preset":
@@ -158,9 +159,9 @@ def info(
             raise UsageError(option, why, "see albert info --help")
     if target.config is None:
         if target.kind == "corpus":
-            values = {"kind": "corpus", **descriptions.show_corpus(console, target.directory)}
+            values = {"kind": "corpus", **info_descriptions.show_corpus(console, target.directory)}
         else:
-            values = {"kind": "tokenizer", **descriptions.show_tokenizer(console, target.directory)}
+            values = {"kind": "tokenizer", **info_descriptions.show_tokenizer(console, target.directory)}
         if json:
             print_json(to_json(values))
         return
@@ -168,7 +169,7 @@ def info(
     # Whatever may fail comes before the first output.
     architectures = {target.name: target.config}
     if compare is not None:
-        other = descriptions.resolve(compare)
+        other = info_descriptions.resolve(compare)
         if other.config is None:
             raise UsageError("--compare", f"{compare} is a {other.kind}, an architecture is needed")
         architectures[other.name] = other.config
@@ -198,25 +199,25 @@ def info(
     values: dict[str, Any]
     if compare is not None:
         comparison = sizes.compare(reports[0], reports[-1])
-        descriptions.show_comparison(console, comparison)
+        info_descriptions.show_comparison(console, comparison)
         values = {"kind": "comparison", **comparison}
     else:
         values = {"kind": target.kind}
         model = None
         if target.kind == "preset":
-            descriptions.show_preset(console, reports[0])
+            info_descriptions.show_preset(console, reports[0])
         else:
             model = inspection.model_report(target.directory)
-            descriptions.show_model(console, model, reports[0])
+            info_descriptions.show_model(console, model, reports[0])
             values["model"] = model.to_json()
-        descriptions.show_size(console, reports[0], model)
+        info_descriptions.show_size(console, reports[0], model)
         values |= reports[0].to_json()
     if check is not None:
-        descriptions.show_self_check(console, check)
+        info_descriptions.show_self_check(console, check)
         values["self_check"] = {**asdict(check), "verdict": check.verdict}
     if plan is not None:
         console.print()
-        descriptions.show_memory_plan(console, plan, len(sharing_plan(target.config)))
+        info_descriptions.show_memory_plan(console, plan, len(sharing_plan(target.config)))
         peaks = {name: {**asdict(plan[name]), "peak": plan[name].peak} for name in ("all_kept", "checkpointed")}
         values["memory_plan"] = plan | peaks
     if measure:
@@ -230,7 +231,7 @@ def info(
             device=measured_on,
             precision=fastest_precision(measured_on) if precision == "auto" else precision,
         )
-        descriptions.show_throughput(console, measurement)
+        info_descriptions.show_throughput(console, measurement)
         values["measured"] = asdict(measurement)
     if json:
         print_json(to_json(values))
@@ -241,23 +242,20 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt])(i?)b", re.IGNORECASE)
 
 def recipe_text(name: str) -> str:
     """The keys of a command, or the values of a recipe, as TOML with comments."""
-    shapes = {"finetune": ("finetune", "finetune"), "sweep": ("sweep", "sweep")}
-    shapes["finetune-vectors"] = ("finetune_vectors", "finetune_vectors")
-    if name in shapes:
-        module, function = shapes[name]
-        shape = shape_of(getattr(load_command(f"albert.commands.{module}"), function))
-        keys = [option for option in options_of(shape) if option.is_key]
+    commands = {"finetune": "finetune", "sweep": "sweep", "finetune-vectors": "finetune_vectors"}
+    if name in commands:
+        module = load_command(f"albert.commands.{commands[name]}")
+        definition = definition_of(getattr(module, commands[name]))
+        keys = [option for option in definition.options if option.is_key]
         head = f"# The keys of `albert {name}` with their defaults.\n"
         head += '# Options may stand here, too, before the first table: train = "my.csv".\n'
         if name == "finetune-vectors":
             head = f"# The keys of `albert {name}` with their defaults.\n"
     else:
         if name not in RECIPES and not Path(name).exists():
-            known = [*RECIPES, *shapes]
+            known = [*RECIPES, *commands]
             raise UsageError(f"recipe {name}", "is neither a known recipe nor a file", did_you_mean(name, known))
-        recipe = find_recipe(name)
-        shape = shape_of(load_command("albert.commands.pretrain").pretrain)
-        keys = [option for option in options_of(shape, {("recipe",): recipe}) if option.path[0] == "recipe"]
+        keys = list(keys_in(find_recipe(name)))
         head = f"# The recipe {name} of `albert pretrain`.\n"
     ordered = sorted(keys, key=lambda option: option.group)
     return head + "\n" + commented_toml([(each.name, each.default, each.text, each.hint) for each in ordered])
@@ -272,4 +270,4 @@ def bytes_of_size(option: str, size: str) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-info_main = command(info, "albert info")
+info_main = on_command_line(info)

@@ -4,20 +4,21 @@ How a model is opened and what it answers from Python, `albert.load`, is written
 `albert.inference.predictor.Predictor`; the answers are the same.
 """
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_values
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from albert.api.checks import check_options
-from albert.api.options import GROUP, Argument, changed_options, changed_parameters
-from albert.api.table_options import NO_READING, ReadingKeys
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import open_console, print_json, table
+from albert.cli.signature import PathLike, given_options, read_keys
+from albert.commands.checks import check_options
+from albert.commands.columns import ReadingKeys
+from albert.commands.function import command, on_command_line
 from albert.commands.serve import AS_SAVED, ModelOptions
 from albert.recipes.architecture import Activation
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
@@ -54,10 +55,11 @@ INPUTS_OF = {
 """Option -> the inputs that it belongs to; other options belong to --input."""
 
 
+@command("albert predict", keys=ReadingKeys)
 def predict(
-    model: str,
+    model: PathLike,
     *,
-    opening: Annotated[ModelOptions, GROUP] = AS_SAVED,
+    opening: ModelOptions = AS_SAVED,
     fill_mask: str | None = None,
     order: tuple[str, str] | None = None,
     classify: str | None = None,
@@ -66,13 +68,12 @@ def predict(
     context: str | None = None,
     tag: str | None = None,
     words: bool = False,
-    choose: Annotated[tuple[str, ...], Argument(metavar="OPTION...")] = (),
+    choose: Sequence[str] = (),
     input: str | None = None,
-    output: Path | None = None,
+    output: PathLike | None = None,
     task: Task | None = None,
     text: str | None = None,
-    options: Annotated[tuple[str, ...] | None, Argument(metavar="COLUMN...")] = None,
-    reading: Annotated[ReadingKeys, GROUP] = NO_READING,
+    options: str | Sequence[str] | None = None,
     group: str | None = None,
     prefix: str = PREFIX,
     pooling: Literal["mean", "cls", "max", "weighted"] | None = None,
@@ -83,6 +84,7 @@ def predict(
     hidden_act: Activation | None = None,
     num_attention_heads: int | None = None,
     json: bool = False,
+    **keys: Any,
 ) -> None:
     """Predict with a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose,
     embed.
@@ -132,8 +134,12 @@ def predict(
             a file.
         json: Print JSON instead of a table.
     """
-    changed = changed_parameters(predict, dict(locals()))
-    command = {name: to_json(value) for name, value in changed.items() if name not in NOT_OF_ROWS}
+    given_values = given_options(predict, dict(locals()))
+    parameters = {name: to_json(value) for name, value in given_values.items() if name not in NOT_OF_ROWS}
+    reading = read_keys(ReadingKeys, keys)
+    model = os.fspath(model)
+    output = None if output is None else Path(output)
+    options = (options,) if isinstance(options, str) else options
 
     # One input, and what belongs to it.
     inputs = {
@@ -157,7 +163,7 @@ def predict(
         "--task": task is not None,
         "--text": text is not None,
         "--options": options is not None,
-        **{key: True for key in changed_options(reading)},
+        **dict.fromkeys(keys, True),
         "--group": group is not None,
         "--prefix": prefix != PREFIX,
         "--pooling": pooling is not None,
@@ -182,7 +188,7 @@ def predict(
         raise UsageError("--choose", "needs at least two options", "give two or more")
     if top_k is not None and top_k < 1:
         raise UsageError("--top-k", f"is {top_k}, at least 1 is needed")
-    if options == ():
+    if options is not None and not options:
         raise UsageError("--options", "names no field", "name one with a list, or one for each option")
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise UsageError(output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
@@ -260,7 +266,7 @@ def predict(
         pair or usual.pair,
         question or usual.question,
         context or usual.context,
-        options or usual.options,
+        tuple(options or usual.options),
     )
     is_tagging = task == "tag" or (trained is not None and trained.kind == "token-classification")
     if trained is None and task is None:
@@ -316,7 +322,7 @@ def predict(
         if pipeline.reads_words:
             file = grouped(file, input, fields.text, group, trained)
         meaning = trained.option_labels if trained is not None and pipeline.name == "choose" else None
-        prediction = FilePrediction(file, output, pipeline, fields, prefix, replace, meaning, command)
+        prediction = FilePrediction(file, output, pipeline, fields, prefix, replace, meaning, parameters)
         summary = predict_file(predictor, prediction)
         first = islice(records_of(file), 1_000)
         examples = map(prediction.example, first)
@@ -440,4 +446,4 @@ def note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-predict_main = command(predict, "albert predict", checks_paths=False)
+predict_main = on_command_line(predict, checks_paths=False)

@@ -1,16 +1,18 @@
 """`albert prepare` and `albert.prepare`: text and a tokenizer to token shards."""
 
+import os
 import shlex
 import sys
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from albert.api.display import Displayable
-from albert.api.options import GROUP, Argument, option_name
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import bold_prefix, next_line, open_console, print_lines, table
+from albert.cli.signature import PathLike, Rows, option_name
+from albert.commands.function import command, on_command_line
 from albert.runtime.errors import UsageError
 from albert.runtime.words import counted
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, PreparationSettings, SlurmSettings
@@ -20,26 +22,27 @@ from albert.text.wrapping import Wrapped
 if TYPE_CHECKING:
     from albert.text.prepare import PreparationReport
 
-CORPUS = Argument(metavar="CORPUS...", rows=True)
+
+Corpus = Rows | Sequence[PathLike]
+"""Files, folders, patterns and addresses; or rows in memory."""
+
+
+def names_of(corpus: Corpus) -> list[str]:
+    """The files of a corpus; rows in memory are in one."""
+    several = [corpus] if isinstance(corpus, str | os.PathLike) else cast(Sequence[PathLike], corpus)
+    return [os.fspath(each) for each in several]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How the text of a corpus is read."""
+    """How the text of a corpus is read: options of `prepare` and of `tokenizer train`."""
 
     text_field: str = Reading.text_field
-    """The key of a JSON line, or the column of a table, that holds the text."""
     documents: DocumentBoundary = Reading.documents
-    """What a document is in a .txt file: the whole file, a block between blank lines, or every line."""
     sentences_as_lines: bool = False
-    """Every line is one sentence; no other boundaries are looked for."""
     wrapped: Wrapped = "auto"
-    """Whether the line breaks of a document are only a margin, as in most Project Gutenberg files: auto recognises it
-    and joins the lines of such documents, yes joins them in all documents, no takes every line for a paragraph."""
     language: str = "en"
-    """Language of the sentence splitter (ISO 639 code)."""
     bad_utf8: BadUtf8 = Reading.bad_utf8
-    """For text in .txt, JSON lines and Parquet that is not UTF-8: stop with an error, or skip the document."""
 
     def __post_init__(self) -> None:
         if self.sentences_as_lines and self.wrapped == "yes":
@@ -54,26 +57,28 @@ class TextOptions:
             "bad_utf8": self.bad_utf8,
         }
 
-    def command_line(self, corpus: tuple[str, ...]) -> str:
+    def command_line(self, corpus: Sequence[str]) -> str:
         """A corpus and these options, for another command that reads the same text."""
         flags = []
         for option in fields(TextOptions):
             value = getattr(self, option.name)
-            if option.default is not MISSING and value != option.default:
+            if value != option.default:
                 flags += [option_name(option.name), *([] if value is True else [str(value)])]
         return shlex.join([*corpus, *flags])
 
 
-TEXT = TextOptions()
-SLURM = SlurmSettings()
-
-
+@command("albert prepare", rows="beside output")
 def prepare(
-    corpus: Annotated[tuple[str, ...], CORPUS],
+    corpus: Corpus,
     *,
-    text: Annotated[TextOptions, GROUP] = TEXT,
-    tokenizer: Path,
-    output: Path,
+    tokenizer: PathLike,
+    output: PathLike,
+    text_field: str = Reading.text_field,
+    documents: DocumentBoundary = Reading.documents,
+    sentences_as_lines: bool = False,
+    wrapped: Wrapped = "auto",
+    language: str = "en",
+    bad_utf8: BadUtf8 = Reading.bad_utf8,
     held_out: float = 0.01,
     workers: int | None = None,
     seed: int = 0,
@@ -81,7 +86,9 @@ def prepare(
     replace: bool = False,
     duplicates: Duplicates = "keep",
     engine: Engine = "processes",
-    slurm: SlurmSettings = SLURM,
+    partition: str = "",
+    time: str = "24:00:00",
+    memory_gb: int = 4,
 ) -> "PrepareResult":
     """Turn text into token shards for pre-training, in parallel.
 
@@ -104,9 +111,22 @@ def prepare(
             white space; the text is then read twice. For near copies see examples/near_duplicates.py.
         engine: Where the work runs: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the
             same.
+        partition: The Slurm partition.
+        time: The time limit of a task.
+        memory_gb: Memory of a task, in GB.
     """
-    if slurm != SLURM and engine != "slurm":
+    slurm = SlurmSettings(partition=partition, time=time, memory_gb=memory_gb)
+    if slurm != SlurmSettings() and engine != "slurm":
         raise UsageError("--partition, --time, --memory-gb", "require --engine slurm", "add it, or leave them out")
+    text = TextOptions(
+        text_field=text_field,
+        documents=documents,
+        sentences_as_lines=sentences_as_lines,
+        wrapped=wrapped,
+        language=language,
+        bad_utf8=bad_utf8,
+    )
+    output = Path(output)
     with imports():
         from albert.text.normalization import lower_case_note
         from albert.text.prepare import prepare as prepare_corpus
@@ -122,12 +142,12 @@ def prepare(
         duplicates=duplicates,
         shard_bytes=round(shard_megabytes * 1e6),
     )
-    loaded = load_tokenizer(tokenizer)
+    loaded = load_tokenizer(Path(tokenizer))
     note = lower_case_note(text.language, loaded.lower_case, loaded.keep_accents)
     if note is not None:
         print(f"note: {note}", file=sys.stderr)
     report = prepare_corpus(
-        [Path(path) for path in corpus],
+        [Path(name) for name in names_of(corpus)],
         loaded,
         output,
         settings,
@@ -222,4 +242,4 @@ def show_prepared(result: PrepareResult) -> None:
     print_lines(open_console(), table(None, headings, rows, boxed=True), *lines, ready, following)
 
 
-prepare_main = command(prepare, "albert prepare", show_prepared)
+prepare_main = on_command_line(prepare, show_prepared)

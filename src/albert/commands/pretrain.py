@@ -3,25 +3,34 @@
 Both entry points begin with a recipe, by its name or in a file, of which keys change single values: see
 `recipe_before_changes`."""
 
-import dataclasses
+import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from albert.api.checks import check_model, check_options
 from albert.api.display import CURVES_NAME, Displayable, Points, draw_curves, journal_curves
-from albert.api.keyword_functions import Call
-from albert.api.options import KEY, KEYS, Argument, Option, Values, option_name, options_of, shape_of
+from albert.cli.command_line import Subcommand
 from albert.cli.main import imports
-from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
+from albert.cli.parsing import HELP_FLAGS
 from albert.cli.render import key_value_table, next_line, open_console
+from albert.cli.signature import (
+    PathLike,
+    is_options_file,
+    option_name,
+    options_of,
+    read_keys,
+    refuse_file_of_finetuning,
+)
+from albert.commands.checks import check_model, check_options
+from albert.commands.columns import tuple_of
+from albert.commands.function import command, definition_of
 from albert.pretraining.start_record import Head, recorded_start, saved_recipe
 from albert.recipes.pretraining import (
     RECIPES,
@@ -33,7 +42,7 @@ from albert.recipes.pretraining import (
 )
 from albert.runtime.environment import DEFAULT_LOG, Log, world
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import values_by_keys
+from albert.runtime.json_files import read_toml_or_json, values_by_keys
 from albert.runtime.words import counted
 from albert.training.run_folder import RunFolder
 
@@ -41,20 +50,49 @@ if TYPE_CHECKING:
     from albert.pretraining.run import PretrainingResult
 
 
+@dataclass(frozen=True, kw_only=True)
+class PretrainKeys:
+    """The keys of `pretrain`: those of its recipe, and others."""
+
+    recipe: PretrainingRecipe = field(default=RECIPES["small"], metadata={"key": ""})
+    scale_batch: int | None = None
+    """Another batch size, with the learning rate scaled by the square root of the ratio; other keys are applied
+    afterwards."""
+    log: Log = DEFAULT_LOG
+    """Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and trackio;
+    the project is that of WANDB_PROJECT or TRACKIO_PROJECT)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainStart:
+    """A run that is about to start.
+
+    Attributes:
+        scaling: lines that explain another batch size.
+        resumed_after: the step that it is resumed after, None for a new run.
+    """
+
+    recipe: PretrainingRecipe
+    scaling: tuple[str, ...]
+    output: Path
+    resumed_after: int | None
+
+
+@command("albert pretrain", keys=PretrainKeys)
 def pretrain(
+    recipe: PathLike | PretrainingRecipe,
     *,
-    data: tuple[Path, ...],
-    output: Path,
+    data: PathLike | Sequence[PathLike],
+    output: PathLike,
     replace: bool = False,
-    init: str | None = None,
+    init: PathLike | None = None,
     resize_vocabulary: bool = False,
     extend_positions: bool = False,
-    drop_heads: tuple[Head, ...] = (),
+    drop_heads: Head | Sequence[Head] = (),
     change_dropout: float | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    recipe: Annotated[PretrainingRecipe, KEYS] = RECIPES["small"],
-    log: Annotated[Log, KEY] = DEFAULT_LOG,
-    on_start: Annotated[Callable[[int | None], None] | None, Argument(only_python=True)] = None,
+    on_start: "Callable[[PretrainStart], None] | None" = None,
+    **keys: Any,
 ) -> "PretrainResult":
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
@@ -62,6 +100,8 @@ def pretrain(
     group are in a dict: `architecture={"hidden_size": 192}`.
 
     Args:
+        recipe: A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, or a
+            PretrainingRecipe; keys change single values of it.
         data: A corpus from `albert prepare`; several are mixed (mixture=0.7,0.3).
         output: The run's directory, resumed if it exists.
         replace: Remove an earlier run in OUTPUT, and begin anew.
@@ -72,48 +112,53 @@ def pretrain(
         extend_positions: With --init: replace positions that the model never reached in training by copies of the
             trained ones, in turn. Positions that it lacks always begin so.
         drop_heads: With --init: heads to initialise at random, masked_tokens or sentence_order or both.
-        log: Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and
-            trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT).
         change_dropout: Resume an unfinished run with another dropout, from its newest checkpoint.
-        on_start: Called after these checks with the step that the run is resumed after, None for a new run.
+        on_start: Called after these checks.
     """
-    if not data:
+    corpora = tuple(Path(each) for each in ([data] if isinstance(data, str | os.PathLike) else data))
+    folder = Path(output)
+    model = None if init is None else os.fspath(init)
+    heads: tuple[Head, ...] = tuple_of(drop_heads)
+    if not corpora:
         raise UsageError("--data", "is empty", "give a corpus from `albert prepare`")
-    check_options(SimpleNamespace(data=data, output=output, init=init), resumes=True)
+    first = recipe if isinstance(recipe, PretrainingRecipe) else os.fspath(recipe)
+    base, scaling = recipe_before_changes(first, keys, None if replace else folder, model)
+    chosen = read_keys(PretrainKeys(recipe=base), keys)
+    check_options(SimpleNamespace(data=corpora, output=folder, init=model), resumes=True)
     changes_of_init = {
         "resize_vocabulary": resize_vocabulary,
         "extend_positions": extend_positions,
-        "drop_heads": drop_heads,
+        "drop_heads": heads,
     }
     given = [name for name, value in changes_of_init.items() if value]
-    if init is None and given:
+    if model is None and given:
         raise UsageError(option_name(given[0]), "requires --init MODEL")
     if replace and change_dropout is not None:
         raise UsageError("--change-dropout", "continues a run, which --replace removes", "leave one of them out")
-    checkpoints = [] if replace else RunFolder(output).checkpoints()
+    checkpoints = [] if replace else RunFolder(folder).checkpoints()
     resumed_after = checkpoints[-1][0] if checkpoints else None
     if on_start is not None:
-        on_start(resumed_after)
+        on_start(PretrainStart(recipe=chosen.recipe, scaling=scaling, output=folder, resumed_after=resumed_after))
     with imports():
         from albert.pretraining.run import pretrain as run_pretraining
         from albert.pretraining.start import Init
 
     start = None
-    if init is not None:
+    if model is not None:
         start = Init(
-            model=init,
+            model=model,
             resize_vocabulary=resize_vocabulary,
             extend_positions=extend_positions,
-            drop_heads=drop_heads,
+            drop_heads=heads,
         )
     found = run_pretraining(
-        recipe,
-        data,
-        output,
+        chosen.recipe,
+        corpora,
+        folder,
         device,
         init=start,
         change_dropout=change_dropout,
-        log=log,
+        log=chosen.log,
         replace=replace,
     )
     if world().is_first:
@@ -166,42 +211,33 @@ class PretrainResult(Displayable):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From the first argument to the recipe whose single values the other options change.
+# From the first argument to the recipe whose single values the keys change.
 
 CONTINUE = "continue"
 """The recipe with the architecture of the model that --init names."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeOptions:
-    """What leads to the recipe of a run, which `pretrain` gets."""
-
-    scale_batch: Annotated[int | None, KEY] = None
-    """Another batch size, with the learning rate scaled by the square root of the ratio; other keys are applied
-    afterwards."""
-
-
-def recipe_before_changes(first: str | PretrainingRecipe, given: Values) -> tuple[PretrainingRecipe, tuple[str, ...]]:
-    """The recipe whose single values `given` changes, and lines that explain another batch size.
+def recipe_before_changes(
+    first: str | PretrainingRecipe, keys: Mapping[str, Any], output: Path | None, init: str | None
+) -> tuple[PretrainingRecipe, tuple[str, ...]]:
+    """The recipe whose single values `keys` change, and lines that explain another batch size.
 
     Args:
         first: a recipe, its name, or its file.
-        given: the options and keys that are given, by path: a number of steps shortens the warm-up.
+        keys: those that are given: a number of steps shortens the warm-up.
+        output: the run to resume.
     """
-    output = None if given.get(("replace",)) else given.get(("output",))
-    recipe = first
-    if isinstance(recipe, str):
-        recipe = named_recipe(recipe, output, given.get(("init",)))
+    recipe = named_recipe(first, output, init) if isinstance(first, str) else first
     lines: tuple[str, ...] = ()
-    batch_size = given.get(("scale_batch",))
+    batch_size = keys.get("scale_batch")
     if batch_size is not None:
         lines = scaling_lines(recipe, batch_size)
         recipe = scaled_recipe(recipe, batch_size)
-    batch_size = given.get(("recipe", "batch_size"))
-    if batch_size is not None and ("recipe", "micro_batch_size") not in given:
+    batch_size = keys.get("batch_size")
+    if batch_size is not None and "micro_batch_size" not in keys:
         recipe = within_batch(recipe, batch_size)
-    steps = given.get(("recipe", "schedule", "total_steps"))
-    if steps is not None and ("recipe", "schedule", "warmup_steps") not in given:
+    steps = keys.get("steps")
+    if steps is not None and "schedule.warmup_steps" not in keys:
         before = recipe.schedule
         run = None if output is None else RunFolder(output)
         saved = None if run is None or not run.recipe_path.exists() else saved_recipe(run)
@@ -217,6 +253,8 @@ def recipe_before_changes(first: str | PretrainingRecipe, given: Values) -> tupl
 def named_recipe(name: str, output: Path | None, init: str | None) -> PretrainingRecipe:
     """The recipe of a name or a file; for `continue`, that of the model `init`, or of the run in `output`."""
     if name != CONTINUE:
+        if is_options_file(name) and Path(name).is_file():
+            refuse_file_of_finetuning(Path(name), read_toml_or_json(Path(name)))
         return find_recipe(name)
     if init is not None:
         check_model(init)
@@ -246,66 +284,47 @@ def scaling_lines(recipe: PretrainingRecipe, batch_size: int) -> tuple[str, ...]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Python.
-
-RECIPE_KEYWORD = Option(
-    path=("recipe",),
-    name="recipe",
-    hint=PretrainingRecipe | Path,
-    default=dataclasses.MISSING,
-    text="A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, or a "
-    "PretrainingRecipe; the keywords below change single values of it.",
-    marks=Argument(positional=True),
-)
-SCALE_BATCH = options_of(RecipeOptions)[0]
-
-
-def read_recipe_keyword(call: Call) -> None:
-    """Put the recipe that the keywords `recipe` and `scale_batch` of `albert.pretrain` mean in their place."""
-    first = call.pop("recipe")
-    if first is None:
-        raise UsageError("albert.pretrain: recipe", "is missing", "it is a name such as small, or a file")
-    recipe, _ = recipe_before_changes(str(first) if isinstance(first, Path) else first, call.values)
-    call.pop("scale_batch")
-    call.values[("recipe",)] = recipe
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The command line.
 
-OPTIONS = dataclasses.make_dataclass(
-    "Pretrain", (), bases=(RecipeOptions, shape_of(pretrain)), frozen=True, kw_only=True
-)
+
+class PretrainCommand(Subcommand):
+    """`albert pretrain`, whose help shows the values of the recipe that is named first."""
+
+    def __call__(self, words: list[str]) -> int:
+        if not words or words[0] in HELP_FLAGS:
+            return self.with_recipe("RECIPE", RECIPES["small"])(["--help"])
+        name = words[0]
+        if name.startswith("-") or "=" in name:
+            raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
+        if any(word in words for word in HELP_FLAGS):
+            return self.with_recipe(name, find_recipe("small" if name == CONTINUE else name))(["--help"])
+        values = self.with_recipe(name, RECIPES["small"]).arguments(words[1:], recipe=name)
+        show_pretrain(**values)
+        return 0
+
+    def with_recipe(self, name: str, recipe: PretrainingRecipe) -> Subcommand:
+        """The command after the word that names its recipe."""
+        options = options_of(pretrain, PretrainKeys(recipe=recipe))
+        typed = [option for option in options if option.name != "recipe"]
+        return Subcommand(self.function, f"albert pretrain {name}", typed)
 
 
-def pretrain_command(arguments: list[str]) -> None:
-    """Find the recipe that the arguments begin with, read the options and keys, and pre-train."""
-    if not arguments or arguments[0] in HELP_FLAGS:
-        parse(OPTIONS, arguments[:1] or ["--help"], "albert pretrain RECIPE")
-    name, *words = arguments
-    if name.startswith("-") or "=" in name:
-        raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    program = f"albert pretrain {name}"
-    if any(word in arguments for word in HELP_FLAGS):
-        parse(OPTIONS, ["--help"], program, {("recipe",): RECIPES[CONTINUE] if name == CONTINUE else find_recipe(name)})
-    given = typed_values(options_of(OPTIONS), words, program)
-    recipe, scaling = recipe_before_changes(name, given)
+def show_pretrain(recipe: str, **arguments: Any) -> None:
+    """Run `albert pretrain`, and print the recipe and the result."""
     console = open_console(soft_wrap=False, highlight=True, quiet=not world().is_first)
-    if scaling:
-        console.print("\n".join(scaling), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 
-    options = vars(parse(OPTIONS, words, program, {("recipe",): recipe}, given))
-    options.pop("scale_batch")
-    on_start = partial(show_start, console, name, options["recipe"], options["output"])
-    show_result(console, pretrain(**options, on_start=on_start))
+    def show(start: PretrainStart) -> None:
+        show_start(console, recipe, start)
+
+    show_result(console, pretrain(recipe, **arguments, on_start=show))
 
 
-def show_start(
-    console: Console, title: str, recipe: PretrainingRecipe, output: Path, resumed_after: int | None
-) -> None:
-    """Print the recipe, and where a run is resumed."""
+def show_start(console: Console, title: str, start: PretrainStart) -> None:
+    """Print what another batch size means, the recipe, and where a run is resumed."""
+    if start.scaling:
+        console.print("\n".join(start.scaling), highlight=False, soft_wrap=True)  # not wrapped: it can be copied
     shown: dict[str, str] = {}
-    for key, value in values_by_keys(recipe).items():
+    for key, value in values_by_keys(start.recipe).items():
         group, _, field = key.rpartition(".")
         if value in (None, []) or key == "architecture.vocab_size":  # that of the corpus
             continue
@@ -314,8 +333,8 @@ def show_start(
         else:
             shown[key] = str(value)
     console.print(key_value_table(f"recipe {title}", shown))
-    if resumed_after is not None:
-        console.print(f"resuming {output} after step {resumed_after:,}")
+    if start.resumed_after is not None:
+        console.print(f"resuming {start.output} after step {start.resumed_after:,}")
 
 
 def show_result(console: Console, result: PretrainResult) -> None:
@@ -345,4 +364,4 @@ def show_result(console: Console, result: PretrainResult) -> None:
     console.print(next_line(f"predict {words}"), soft_wrap=True)
 
 
-pretrain_main = Subcommand(OPTIONS, "albert pretrain", pretrain_command)
+pretrain_main = PretrainCommand(wraps(pretrain)(show_pretrain), "albert pretrain", definition_of(pretrain).options)

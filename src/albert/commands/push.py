@@ -1,19 +1,22 @@
 """`albert push` and `albert.push`: a model on the Hub."""
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.runtime.words import bytes_of
 
 if TYPE_CHECKING:
     from albert.checkpoints.hub import PushedModel
 
 
+@command("albert push")
 def push(
-    model: str,
+    model: PathLike,
     repository: str,
     *,
     private: bool = False,
@@ -38,7 +41,7 @@ def push(
     with imports():
         from albert.checkpoints.hub import push_model
 
-    return push_model(model, repository, private=private, replace=replace, dry_run=dry_run)
+    return push_model(os.fspath(model), repository, private=private, replace=replace, dry_run=dry_run)
 
 
 def show_pushed(pushed: "PushedModel") -> None:
@@ -57,4 +60,4 @@ def show_pushed(pushed: "PushedModel") -> None:
     print_lines(open_console(), key_value_table("albert push", rows), *lines)
 
 
-push_main = command(push, "albert push", show_pushed)
+push_main = on_command_line(push, show_pushed)

@@ -1,15 +1,18 @@
 """`albert quantize`: a model with 8-bit integers for matrices."""
 
+import os
 import shlex
 from pathlib import Path
 
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import key_value_table, next_line, open_console, print_lines
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.runtime.words import bytes_of
 
 
-def quantize(model: str, *, output: Path, replace: bool = False) -> None:
+@command("albert quantize")
+def quantize(model: PathLike, *, output: PathLike, replace: bool = False) -> None:
     """Write a model with matrices as 8-bit integers, one scale for each row: about half the size of
     float16, a quarter of float32.
 
@@ -25,7 +28,8 @@ def quantize(model: str, *, output: Path, replace: bool = False) -> None:
     with imports():
         from albert.inference.int8 import quantize_directory, typical_change
 
-    result = quantize_directory(model, output, replace=replace)
+    output = Path(output)
+    result = quantize_directory(os.fspath(model), output, replace=replace)
     share = result.bytes_after / result.bytes_before
     values: dict[str, object] = {
         "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",
@@ -39,4 +43,4 @@ def quantize(model: str, *, output: Path, replace: bool = False) -> None:
     print_lines(open_console(), key_value_table("albert quantize", values), following)
 
 
-quantize_main = command(quantize, "albert quantize")
+quantize_main = on_command_line(quantize)

@@ -7,15 +7,17 @@ from rich.console import Console
 from rich.text import Text
 
 from albert.cli.main import imports
-from albert.cli.options import command
 from albert.cli.render import open_console, print_lines, table
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.runtime.environment import command_name
 
 if TYPE_CHECKING:
     from albert.commands.quickstart_stages import QuickstartReport
 
 
-def quickstart(*, output: Path = Path("quickstart-run")) -> None:
+@command("albert quickstart")
+def quickstart(*, output: PathLike = "quickstart-run") -> None:
     """From raw text to answers on the embedded sample, in a few minutes on two cores.
 
     Trains a vocabulary, prepares shards, pre-trains a small all-shared ALBERT, fine-tunes it to tell authors apart, and
@@ -30,7 +32,7 @@ def quickstart(*, output: Path = Path("quickstart-run")) -> None:
         from albert.commands.quickstart_stages import run_stages
 
     console = open_console(soft_wrap=False, highlight=True)
-    show_report(run_stages(output, console), console)
+    show_report(run_stages(Path(output), console), console)
 
 
 def show_report(report: "QuickstartReport", console: Console) -> None:
@@ -72,4 +74,4 @@ def show_report(report: "QuickstartReport", console: Console) -> None:
     console.print("\n".join(lines), highlight=False, soft_wrap=True)  # not wrapped, so that it can be copied
 
 
-quickstart_main = command(quickstart, "albert quickstart")
+quickstart_main = on_command_line(quickstart)

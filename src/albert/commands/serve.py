@@ -5,13 +5,14 @@ How a model is opened from Python, `albert.load`, is written at `albert.inferenc
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from albert.api.options import GROUP
 from albert.cli.main import imports
-from albert.cli.options import command
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
 from albert.inference.server.limits import Limits, allowed_hosts
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
@@ -37,13 +38,14 @@ AS_SAVED = ModelOptions()
 LIMITS = Limits()
 
 
+@command("albert serve")
 def serve(
-    model: str,
+    model: PathLike,
     *,
-    opening: Annotated[ModelOptions, GROUP] = AS_SAVED,
+    opening: ModelOptions = AS_SAVED,
     host: str = "127.0.0.1",
     port: int = 8000,
-    allowed_host: tuple[str, ...] = (),
+    allowed_host: str | Sequence[str] = (),
     threads: int | None = None,
     drain_timeout: float = 30.0,
     limits: Limits = LIMITS,
@@ -69,7 +71,8 @@ def serve(
         raise InvalidConfiguration(f"port {port}", "a port is a number from 0 to 65535", "for example 8000")
     if drain_timeout <= 0 or (threads is not None and threads < 1):
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
-    hosts = allowed_hosts(host, allowed_host)
+    hosts = allowed_hosts(host, (allowed_host,) if isinstance(allowed_host, str) else allowed_host)
+    model = os.fspath(model)
 
     with imports():
         serving = lazy_import("albert.inference.server.serving", extra="serve")
@@ -112,4 +115,4 @@ def say(text: str) -> None:
         print(f"albert serve: {text}", file=sys.stderr, flush=True)
 
 
-serve_main = command(serve, "albert serve")
+serve_main = on_command_line(serve)

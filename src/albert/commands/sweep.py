@@ -2,46 +2,27 @@
 
 The runs differ in their seed, in the rows that score them, in their learning rate, or in the task of a benchmark."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from albert.api.checks import check_data, check_options, is_benchmark
-from albert.api.options import (
-    GROUP,
-    KEY,
-    KEYS,
-    ROWS,
-    Argument,
-    changed_options,
-    changed_parameters,
-    option_name,
-    options_of,
-    shape_of,
-)
-from albert.api.table_options import NO_TABLE, TableOptions
 from albert.cli.main import imports
-from albert.cli.options import HELP_FLAGS, Subcommand, parse, typed_values
 from albert.cli.render import open_console
+from albert.cli.signature import PathLike, Rows, given_options, keys_in, option_name, read_keys
+from albert.commands.checks import is_benchmark
+from albert.commands.columns import Columns, LabelKind, TableKeys
 from albert.commands.finetune import (
-    ARCHITECTURE,
-    NO_ARCHITECTURE,
-    NO_CHANGES,
-    declared_task,
-    paths_read,
-    read_own_table,
-    refuse_contradictions,
-    refuse_missing_rows,
+    COLUMNS,
+    FinetuneKeys,
+    Inputs,
+    learned_task,
+    read_inputs,
     report_rows,
     say_what_was_read,
     start_of,
-    task_file_or_name,
-    with_span_head,
-    with_task_file,
 )
-from albert.recipes.architecture import ArchitectureChanges
-from albert.recipes.finetuning import USUAL_TRAINING, Device, RecipeChanges, TrainingOptions
+from albert.commands.function import command, on_command_line
+from albert.recipes.finetuning import Device
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.tasks.declared import DeclaredTask
@@ -52,33 +33,43 @@ if TYPE_CHECKING:
     from albert.finetuning.options import RecipeLike
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
 
-LISTENER = Argument(only_python=True)
 
-
+@command("albert sweep", keys=FinetuneKeys, rows="in output", reads_file=True)
 def sweep(
-    task: str | None = None,
+    task: PathLike | None = None,
     *,
-    model: str,
-    output: Path,
+    model: PathLike,
+    output: PathLike,
     replace: bool = False,
     seeds: int | None = None,
     folds: int | None = None,
-    rates: tuple[float, ...] | None = None,
-    train: Annotated[Path | None, ROWS] = None,
-    dev: Annotated[float | Path | None, ROWS] = None,
-    test: Annotated[Path | None, ROWS] = None,
-    data: Path | None = None,
-    table: Annotated[TableOptions, GROUP] = NO_TABLE,
+    rates: float | Sequence[float] | None = None,
+    train: Rows | None = None,
+    dev: float | Rows | None = None,
+    test: Rows | None = None,
+    data: PathLike | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | Sequence[str] | None = None,
+    words: str | None = None,
+    tags: str | None = None,
+    options: str | Sequence[str] | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    answer: str | None = None,
+    answer_start: str | None = None,
+    id: str | None = None,
+    group: str | None = None,
+    kind: LabelKind | None = None,
+    labels: str | Sequence[str] | None = None,
+    separator: str | None = None,
+    metrics: str | Sequence[str] | None = None,
     frozen: bool = False,
-    teacher: str | None = None,
+    teacher: PathLike | None = None,
     device: Device = "auto",
-    changes: Annotated[RecipeChanges, KEYS] = NO_CHANGES,
-    training: Annotated[TrainingOptions, KEYS] = USUAL_TRAINING,
-    init: Annotated[Literal["pretrained", "random"], KEY] = "pretrained",
-    keep_head: Annotated[bool, KEY] = False,
-    architecture: Annotated[ArchitectureChanges, ARCHITECTURE] = NO_ARCHITECTURE,
-    on_rows: Annotated["Callable[[DataReport], None]", LISTENER] = say_what_was_read,
-    on_start: Annotated["Callable[[Mapping[str, Any]], None] | None", LISTENER] = None,
+    on_rows: "Callable[[DataReport], None]" = say_what_was_read,
+    on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
+    **keys: Any,
 ) -> "FinetuneResult":
     """Fine-tune several times, with other seeds, folds or learning rates, or on every task of a benchmark.
 
@@ -105,25 +96,22 @@ def sweep(
         data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
         frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
         teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
-        init: random: the same architecture with random weights, as a control.
-        keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
-            initialised.
     """
-    options = dict(locals())
-    given = changed_parameters(sweep, options)
-    base, task = task_file_or_name(task)
-    check_options(SimpleNamespace(**options), resumes=True)
-    if task is not None:
-        check_data(task, data, has_files=train is not None and isinstance(dev, Path))
-    elif train is None and base is None:
-        refuse_missing_rows("albert sweep", table)
-    refuse_contradictions(init, keep_head, changes)
-    training.check(changes, teacher)
-    if task is not None and is_benchmark(task):
-        refuse_options_of_one_task(task.lower(), given, table)
+    given = given_options(sweep, dict(locals()))
+    columns = Columns(**{name: given[name] for name in COLUMNS if name in given})
+    inputs = read_inputs(task, train, dev, test, data, model, teacher, columns)
+    chosen = read_keys(FinetuneKeys, keys)
+    folder = Path(output)
+    inputs.check("albert sweep", folder)
+    chosen.check(inputs.teacher)
+    benchmark = inputs.task.lower() if inputs.task is not None and is_benchmark(inputs.task) else None
+    if benchmark is not None:
+        refuse_options_of_one_task(benchmark, given, inputs)
     else:
         require_one_choice(given)
-    if rates is not None and changes.learning_rate is not None:
+        refuse_options_of_own_tables(inputs, given)
+    learning_rates = (rates,) if isinstance(rates, int | float) else tuple(rates or ())
+    if rates is not None and chosen.recipe.learning_rate is not None:
         raise UsageError("learning_rate", "cannot be combined with --rates", "leave it out")
     if rates is not None and frozen:
         raise UsageError("--rates", "has no effect with --frozen, whose head is solved", "leave one of them out")
@@ -133,55 +121,45 @@ def sweep(
         from albert.finetuning.seeds import check_benchmark, check_seeds, finetune_benchmark, finetune_seeds
         from albert.tasks.submission import BENCHMARKS
 
-    settings = training.settings(frozen, teacher, device)
+    settings = chosen.training.settings(frozen, inputs.teacher, device)
+    start = start_of(inputs.model, chosen)
     n_seeds = 1 if seeds is None else seeds
     check_seeds(n_seeds)
-    inputs = (options["task"], train, dev, test, data, model, teacher)
 
     # A benchmark: all of its tasks.
-    if task is not None and is_benchmark(task):
-        assert data is not None  # checked above
-        start = start_of(model, architecture, keep_head, init)
-        average = BENCHMARKS[task.lower()]
+    if benchmark is not None:
+        assert inputs.data is not None  # checked above
+        runs = (benchmark, BENCHMARKS[benchmark], start, inputs.data, folder, chosen.recipe, settings)
         if replace:
-            check_benchmark(task.lower(), average, start, data, output, changes, settings)
-            remove_runs(output, paths_read(None, inputs))
-        found = finetune_benchmark(task.lower(), average, start, data, output, changes, settings, n_seeds)
-        return result_of_benchmark(found, output)
+            check_benchmark(*runs)
+            remove_runs(folder, inputs.paths(None))
+        return result_of_benchmark(finetune_benchmark(*runs, n_seeds), folder)
 
     # One task: a declared one, or the user's own table.
-    read = None
-    if task is None:
-        if folds is not None:
-            refuse_development_rows(dev if base is None else dev or base.dev)
-        read = read_own_table(
-            "albert sweep", given, table, train, dev, test, training.seed, base, is_divided=folds is None
-        )
-        learned = read.task
-    else:
-        learned = declared_task(task, given, table, train, dev)
-    learned = with_span_head(learned, given, training.span_head)
+    if folds is not None and inputs.task is None:
+        refuse_development_rows(inputs)
+    learned, read = learned_task("albert sweep", inputs, chosen, keys, is_divided=folds is None)
     if read is not None:
-        report_rows(learned, read, data, model, changes, training.max_train_examples, on_rows)
+        report_rows(learned, read, inputs, chosen, on_rows)
         read.check()
 
     # The runs. What is impossible is refused before earlier ones are removed.
+    data_folder = inputs.data or Path()
     first = learned
-    recipe: RecipeLike = changes
+    recipe: RecipeLike = chosen.recipe
     if rates is not None:
-        recipe = recipes_of(learned, changes, rates)[rates[0]]
+        recipe = recipes_of(learned, chosen.recipe, learning_rates)[learning_rates[0]]
     if folds is not None:
-        first = fold_tasks(learned, folds, training.seed)[0]
-    start = start_of(model, architecture, keep_head, init)
+        first = fold_tasks(learned, folds, chosen.training.seed)[0]
     if replace:
-        check_run(first, start, data or Path(), output, recipe, settings)
-        remove_runs(output, paths_read(read, inputs))
-    arguments = (learned, start, data or Path(), output, changes, settings)
+        check_run(first, start, data_folder, folder, recipe, settings)
+        remove_runs(folder, inputs.paths(read))
+    runs = (learned, start, data_folder, folder, chosen.recipe, settings)
     if rates is not None:
-        return result_of_comparison(compare_rates(*arguments, rates, on_start), output, learned)
+        return result_of_comparison(compare_rates(*runs, learning_rates, on_start), folder, learned)
     if folds is not None:
-        return result_of_comparison(compare_folds(*arguments, folds, on_start), output, learned)
-    return result_of_seeds(finetune_seeds(*arguments, n_seeds, on_start), output, learned)
+        return result_of_comparison(compare_folds(*runs, folds, on_start), folder, learned)
+    return result_of_seeds(finetune_seeds(*runs, n_seeds, on_start), folder, learned)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -203,7 +181,7 @@ def remove_runs(output: Path, read_from: list[Path]) -> None:
         remove_run(output, read_from)
 
 
-def require_one_choice(given: Mapping[str, Any]) -> None:
+def require_one_choice(given: Collection[str]) -> None:
     """Raise UsageError unless the options say in one way how the runs differ."""
     chosen = [option_name(name) for name in CHOICES if name in given]
     if not chosen:
@@ -213,16 +191,25 @@ def require_one_choice(given: Mapping[str, Any]) -> None:
         raise UsageError(chosen[1], f"cannot be combined with {chosen[0]}", "give one of them")
 
 
-def refuse_options_of_one_task(benchmark: str, given: Mapping[str, Any], table: TableOptions) -> None:
+def refuse_options_of_own_tables(inputs: Inputs, given: Collection[str]) -> None:
+    """Raise UsageError for folds or rates of a declared task."""
+    for name in ("folds", "rates"):
+        if inputs.task is not None and name in given:
+            why = f"requires your own tables, the task {inputs.task} has its own columns"
+            raise UsageError(option_name(name), why)
+
+
+def refuse_options_of_one_task(benchmark: str, given: Collection[str], inputs: Inputs) -> None:
     """Raise UsageError for options that need a single task."""
-    changed = changed_options(table) + [spelled for name, spelled in OF_ONE_TASK.items() if name in given]
+    of_tables = [*inputs.columns.given(), *(each.name for each in keys_in(TableKeys) if each.name in given)]
+    changed = of_tables + [spelled for name, spelled in OF_ONE_TASK.items() if name in given]
     if changed:
         raise UsageError(changed[0], f"requires a single task, {benchmark} has many")
 
 
-def refuse_development_rows(dev: float | Path | None) -> None:
+def refuse_development_rows(inputs: Inputs) -> None:
     """Raise UsageError for folds with development rows, chosen by a file or by a share."""
-    if dev is not None:
+    if inputs.dev is not None or (inputs.base is not None and inputs.base.dev is not None):
         raise UsageError("--dev", "cannot be combined with --folds, each fold is a development set", "leave it out")
 
 
@@ -286,12 +273,8 @@ def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResu
 # The command line.
 
 
-def sweep_command(arguments: list[str]) -> None:
-    """Read the options of `albert sweep`, run it, and print what is read, the settings and the scores of all runs."""
-    shape = shape_of(sweep)
-    is_help = any(word in HELP_FLAGS for word in arguments)
-    given = {} if is_help else with_task_file(shape, typed_values(options_of(shape), arguments, "albert sweep"))
-    options = parse(shape, arguments, "albert sweep", given=given)
+def show_sweep(**arguments: Any) -> None:
+    """Run `albert sweep`, and print what is read, the settings and the scores of all runs."""
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:
@@ -304,10 +287,10 @@ def sweep_command(arguments: list[str]) -> None:
 
         show_settings(console, figures)
 
-    result = sweep(**vars(options), on_rows=show_rows, on_start=show_start)
+    result = sweep(**arguments, on_rows=show_rows, on_start=show_start)
     from albert.commands.finetune_output import show_finetuned
 
     show_finetuned(console, result)
 
 
-sweep_main = Subcommand(shape_of(sweep), "albert sweep", sweep_command)
+sweep_main = on_command_line(sweep, run=show_sweep)

@@ -3,23 +3,26 @@
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from albert.api.display import Displayable
-from albert.api.options import GROUP, Argument
+from albert.cli.command_line import CommandGroup
 from albert.cli.main import imports
-from albert.cli.options import CommandGroup, command
 from albert.cli.render import next_line, open_console, print_json, print_lines, table
-from albert.commands.prepare import CORPUS, TEXT, TextOptions
-from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.cli.signature import PathLike
+from albert.commands.function import command, on_command_line
+from albert.commands.prepare import Corpus, TextOptions, names_of
+from albert.runtime.errors import DamagedData, MissingInput, UsageError, without_inner_frames
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
 from albert.runtime.words import bytes_of, counted
+from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.wrapping import Wrapped
 
 if TYPE_CHECKING:
     from albert.text.readers import CorpusReport
@@ -29,11 +32,17 @@ MANY_ACCENTS = 5_000
 """Accents per million characters. English text has some hundreds, German and Russian over ten thousand."""
 
 
+@command("albert tokenizer train", rows="beside output")
 def train(
-    corpus: Annotated[tuple[str, ...], CORPUS],
+    corpus: Corpus,
     *,
-    text: Annotated[TextOptions, GROUP] = TEXT,
-    output: Path,
+    output: PathLike,
+    text_field: str = Reading.text_field,
+    documents: DocumentBoundary = Reading.documents,
+    sentences_as_lines: bool = False,
+    wrapped: Wrapped = "auto",
+    language: str = "en",
+    bad_utf8: BadUtf8 = Reading.bad_utf8,
     vocab_size: int = 30_000,
     keep_case: bool = False,
     keep_accents: bool = False,
@@ -65,7 +74,7 @@ def train(
     with imports():
         from albert.text.corpus import find_corpus_files, read_corpus
         from albert.text.normalization import lower_case_note
-        from albert.text.readers import CorpusReport, Reading
+        from albert.text.readers import CorpusReport
         from albert.text.sentencepiece import (
             TrainingReport,
             VocabularySettings,
@@ -74,6 +83,16 @@ def train(
             train_on_documents,
         )
 
+    text = TextOptions(
+        text_field=text_field,
+        documents=documents,
+        sentences_as_lines=sentences_as_lines,
+        wrapped=wrapped,
+        language=language,
+        bad_utf8=bad_utf8,
+    )
+    output = Path(output)
+    names = names_of(corpus)
     settings = VocabularySettings(
         vocab_size=vocab_size,
         lower_case=not keep_case,
@@ -82,12 +101,12 @@ def train(
         maximum_bytes=round(megabytes * 1e6),
         maximum_sentences=sentences,
         seed=seed,
-        language=text.language,
-        as_lines=text.sentences_as_lines,
-        wrapped=text.wrapped,
+        language=language,
+        as_lines=sentences_as_lines,
+        wrapped=wrapped,
     )
     begin = time.monotonic()
-    paths = [Path(path) for path in corpus]
+    paths = [Path(name) for name in names]
     on_disk = sum(file.size for file in find_corpus_files(paths).files) / 1e6
     read = CorpusReport()
     used = TrainingReport()
@@ -95,16 +114,16 @@ def train(
         with progress("Reading", total=on_disk, unit="MB on disk") as bar:
             reading = Reading(**text.reading)
             documents_read = read_corpus(paths, reading, report=read, advance=lambda size: bar.advance(size / 1e6))
-            documents = sample_documents(documents_read, settings, used)
+            sampled = sample_documents(documents_read, settings, used)
         if not keep_accents:
-            accents = accents_per_million(documents)
+            accents = accents_per_million(sampled)
             if accents >= MANY_ACCENTS:
                 what = f"of every million characters, {accents:,} accents and vowel signs are dropped"
                 print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
-        note = lower_case_note(text.language, not keep_case, keep_accents)
+        note = lower_case_note(language, not keep_case, keep_accents)
         if note is not None:
             print(f"note: {note}", file=sys.stderr)
-        trained = train_on_documents(documents, settings, used)
+        trained = train_on_documents(sampled, settings, used)
         trained.save(directory)
     read.lines = used.lines
     return TokenizerResult(
@@ -114,7 +133,7 @@ def train(
         used=used,
         sentences=sentences,
         seconds=time.monotonic() - begin,
-        following=f"prepare {text.command_line(corpus)} --tokenizer {shlex.quote(str(output))} --output data",
+        following=f"prepare {text.command_line(names)} --tokenizer {shlex.quote(str(output))} --output data",
     )
 
 
@@ -163,10 +182,11 @@ def show_trained(result: TokenizerResult) -> None:
     print(next_line(result.following))
 
 
+@command("albert tokenizer encode")
 def encode(
-    text: Annotated[tuple[str, ...], Argument(metavar="[TEXT...]")] = (),
+    text: str | Sequence[str] = (),
     *,
-    tokenizer: Path,
+    tokenizer: PathLike,
     json: bool = False,
 ) -> None:
     """Show the pieces of a text, their ids and their positions in the text.
@@ -181,9 +201,9 @@ def encode(
         tokenizer: A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json.
         json: Print one JSON object for each text instead of tables.
     """
-    opened = load_tokenizer(tokenizer)
+    opened = load_tokenizer(Path(tokenizer))
     console = open_console()
-    for number, each in enumerate(text or input_lines("TEXT")):
+    for number, each in enumerate([text] if isinstance(text, str) else text or input_lines("TEXT")):
         ids, offsets = opened.encode_with_offsets(each)
         tokens = [opened.piece(piece) for piece in ids]
         if json:
@@ -203,10 +223,11 @@ def encode(
         print_lines(console, drawn, counts)
 
 
+@command("albert tokenizer decode")
 def decode(
-    ids: Annotated[tuple[int, ...], Argument(metavar="[ID...]")] = (),
+    ids: Sequence[int] = (),
     *,
-    tokenizer: Path,
+    tokenizer: PathLike,
     special: bool = False,
     json: bool = False,
 ) -> None:
@@ -220,7 +241,7 @@ def decode(
         special: Print special pieces such as [CLS].
         json: Print one JSON object for each text.
     """
-    opened = load_tokenizer(tokenizer)
+    opened = load_tokenizer(Path(tokenizer))
     for each in [list(ids)] if ids else map(numbers_of, input_lines("ID")):
         for piece in each:
             if not 0 <= piece < opened.vocab_size:
@@ -232,10 +253,11 @@ def decode(
             print(text)
 
 
+@command("albert tokenizer convert")
 def convert(
-    source: Path,
+    source: PathLike,
     *,
-    output: Path,
+    output: PathLike,
     case: Literal["lower", "keep"] | None = None,
     accents: Literal["drop", "keep"] | None = None,
     replace: bool = False,
@@ -253,6 +275,8 @@ def convert(
         case: Lower-case capitals, or keep them.
         accents: Drop or keep accents.
     """
+    source = Path(source)
+    output = Path(output)
     converted = load_tokenizer(
         source,
         lower_case=None if case is None else case == "lower",
@@ -301,12 +325,22 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
+@without_inner_frames
+def load(path: PathLike) -> Tokenizer:
+    """Open a tokenizer: a directory with one (a model has one), a spiece.model, vocab.txt or tokenizer.json.
+
+    Raises:
+        MissingInput, DamagedData: there is none, or it is damaged.
+    """
+    return load_tokenizer(Path(path))
+
+
 tokenizer_main = CommandGroup(
     "albert tokenizer",
     {
-        "train": command(train, "albert tokenizer train", show_trained),
-        "encode": command(encode, "albert tokenizer encode"),
-        "decode": command(decode, "albert tokenizer decode"),
-        "convert": command(convert, "albert tokenizer convert"),
+        "train": on_command_line(train, show_trained),
+        "encode": on_command_line(encode),
+        "decode": on_command_line(decode),
+        "convert": on_command_line(convert),
     },
 )

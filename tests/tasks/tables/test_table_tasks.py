@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.api.table_options import TableOptions
+from albert.commands.columns import Columns, TableKeys
 from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
@@ -179,8 +179,8 @@ def test_saved_task_is_read_back_and_checks_its_file(tmp_path):
     read = read_labels(tmp_path, [1, 2] * 9, held_out=HeldOut(seed=3))
     save_table_task(tmp_path, read.table_task)
     saved = table_task_of(tmp_path / "model")
-    assert TableOptions(kind="classification").task(saved) == saved
-    assert TableOptions(kind="classification").task(TableTask(labels=("b", "a"))).labels == ("b", "a")
+    assert Columns(kind="classification").task(TableKeys(), saved) == saved
+    assert Columns(kind="classification").task(TableKeys(), TableTask(labels=("b", "a"))).labels == ("b", "a")
     assert saved == read.table_task and saved is not None
     again = read_task(saved)
     assert again.tables == read.tables and again.inferred == ()

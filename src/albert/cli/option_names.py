@@ -7,9 +7,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from albert.api.options import Option
+    from albert.cli.signature import Option
 
-_NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
+_NAMES = tomllib.loads((files("albert.cli") / "option_names.toml").read_text(encoding="utf-8"))
 OTHER_NAMES: dict[str, str] = dict(pair.split("=") for pair in _NAMES["names"].split())
 """Names in transformers and in other commands -> ours."""
 SWITCHES: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}

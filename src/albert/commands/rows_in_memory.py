@@ -2,38 +2,15 @@
 
 import json
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 from albert.runtime.errors import (
     DamagedData,
     MissingInput,
     UsageError,
 )
-
-
-class DataFrame(Protocol):
-    """A data frame of pandas or polars."""
-
-    @property
-    def columns(self) -> Any:
-        """The names of the columns."""
-        ...
-
-
-Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | DataFrame
-"""A file, a data frame, or rows as dicts."""
-
-
-def is_rows(value: object) -> bool:
-    """Whether a value is rows, not one or several file names."""
-    if isinstance(value, str | os.PathLike) or value is None:
-        return False
-    if hasattr(value, "columns") or not isinstance(value, Sequence):
-        return True
-    return not value or isinstance(value[0], Mapping)
 
 
 def rows_as_json_lines(value: Any, name: str) -> str:

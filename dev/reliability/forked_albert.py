@@ -23,7 +23,7 @@ from albert.training import run_folder
 COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
     *(
-        "albert.commands.finetune_output",
+        "albert.report.runs",
         "albert.text.prepare",
         "albert.text.sentencepiece",
         "albert.inference.files",

@@ -71,12 +71,11 @@ def test_what_a_result_holds_is_printed_without_its_rows(model, tmp_path):
     rows += [{"review": "", "stars": rows[0]["stars"]}] * 3
     seen = albert.finetune(train=rows, model=model, text="review", label="stars")
     reading = repr(seen.reading)
-    assert reading == str(seen.reading) and "rows without text: 3" in reading and "because: " in reading
+    assert reading == str(seen.reading) and "left out (no text)" in reading and "because: " in reading
     assert reading.splitlines()[2].split() == ["rows", *(f"{each.rows}" for each in seen.reading.statistics.values())]
     result = albert.finetune(train=rows, model=model, output=tmp_path / "run", **TABLE)
     evaluated = albert.evaluate(model=str(tmp_path / "run"), dev=rows)
-    of_seen = (seen, seen.reading, seen.reading.read.raw, seen.task)
-    for each in (*of_seen, result, result.found, result.task, evaluated, evaluated.found):
+    for each in (seen, seen.reading, seen.reading.read.raw, result, evaluated):
         shown = repr(each)
         assert len(shown) < 9_000 and not any(row["review"] in shown for row in rows if row["review"])
 
@@ -94,12 +93,12 @@ def test_rows_in_memory_give_the_weights_of_a_file(model, reviews, tmp_path):
     assert all(result.scores == results["file"].scores for result in results.values())
     assert albert.evaluate(model=results["dicts"].model).scores == results["file"].scores  # on the saved rows
     again = albert.finetune(train=rows, model=model, output=tmp_path / "dicts", **TABLE)
-    assert again.found.already_complete
+    assert again.already_complete
     assert len(list((tmp_path / "dicts" / "data").iterdir())) == 1
     other = albert.evaluate(model=results["file"].model, dev=rows[:10])
     assert len(other.predictions) == 10
     notebook, accuracy = results["dicts"]._repr_html_(), results["dicts"].scores["accuracy"]
-    assert notebook.count("<svg") == 1 and "majority baseline" in notebook and f"{accuracy:.2f}" in notebook
+    assert notebook.count("<svg") == 2 and "majority baseline" in notebook and f"{accuracy:.2f}" in notebook
     assert "majority baseline" in repr(results["dicts"]) and str(results["dicts"].model) in repr(results["dicts"])
 
 

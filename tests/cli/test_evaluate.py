@@ -13,17 +13,17 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 import albert
-from albert.api.results import precision_rows
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
-from albert.cli.render import table_of_rows
-from albert.commands.evaluate import check_precisions
+from albert.cli.render import print_result
+from albert.commands.evaluate import check_precisions, compare_precisions
+from albert.commands.evaluate_precisions import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining
-from albert.report.precisions import PrecisionScore
 from albert.runtime.errors import CheckFailed, Unavailable
 from albert.tasks.single_label import SingleLabel
+from albert.tasks.submission import DECLARED
 
 try:
     check_int8(torch.device("cpu"))
@@ -220,7 +220,7 @@ def test_a_score_that_moves_beyond_the_tolerance_fails():
         precision_score("int8", 88.0, "abba"),
     ]
     screen = Console(width=120, file=io.StringIO())
-    screen.print(table_of_rows(precision_rows(results)))
+    print_result(screen, compare_precisions(results, DECLARED["sst-2"], "model", "dev", 0.5))
     rows = [line.split() for line in screen.file.getvalue().splitlines()]
     assert ["bf16", "90.40", "+0.40", "1", "of", "4", "1.0", "ok"] in rows
     assert ["int8", "88.00", "-2.00", "2", "of", "4", "1.0", "lower"] in rows

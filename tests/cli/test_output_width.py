@@ -7,7 +7,8 @@ import pytest
 from tests.cli.conftest import TINY
 
 from albert.cli.main import run
-from albert.cli.render import open_console, table_of_rows
+from albert.cli.render import open_console, print_parts
+from albert.report.tables import Table
 
 COMMANDS = [
     "info",
@@ -74,7 +75,7 @@ def test_no_row_of_a_narrow_table_loses_its_name(width, capsys, terminal):
     heads = ("", "score", "best constant answer", "TF-IDF and logistic regression", "before")
     names = ("accuracy", "f1 (spam)", "matthews")
     console = open_console()
-    console.print(table_of_rows([heads, *((name, "95.20", "50.00", "93.10", "45.00") for name in names)]))
+    print_parts(console, [Table([heads, *((name, "95.20", "50.00", "93.10", "45.00") for name in names)])])
     lines = capsys.readouterr().out.splitlines()
     assert [name for name in names if any(line.startswith(name) for line in lines)] == list(names)
     assert sum(line.count("95.20") for line in lines) == 3 and sum(line.count("45.00") for line in lines) == 3

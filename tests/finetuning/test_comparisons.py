@@ -15,16 +15,17 @@ from albert.cli.main import run
 from albert.finetuning import several
 from albert.finetuning.comparisons import folds_of
 from albert.finetuning.data import balanced_weights
-from albert.finetuning.evaluation import MAJORITY, advice
 from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
 from albert.finetuning.run import finetune
 from albert.finetuning.selection import evaluations_without_gain
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
+from albert.report.advice import advice
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.custom import read_task
 from albert.tasks.examples import IGNORE_INDEX
 from albert.tasks.table_task import TableTask
+from albert.tasks.task import MAJORITY
 
 
 @pytest.fixture
@@ -218,11 +219,12 @@ def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp
     assert all(run["training"]["examples"] + run["evaluation"]["examples"] == 60 for run in runs)
     assert result.scores["accuracy"] == pytest.approx(np.mean([run["scores"]["accuracy"] for run in runs]))
     linear = [run["linear_baseline"]["scores"]["accuracy"] for run in runs]
-    assert result.linear_baseline is not None and result.baseline is not None
     with refusal(MissingInput, "fold-1"):
         albert.load(tmp_path / "run")
-    assert result.linear_baseline["scores"]["accuracy"] == pytest.approx(np.mean(linear))
-    assert result.baseline["accuracy"] == pytest.approx(np.mean([run["baseline"]["accuracy"] for run in runs]))
+    assert result.baselines["TF-IDF with logistic regression"]["accuracy"] == pytest.approx(np.mean(linear))
+    assert result.baselines[MAJORITY]["accuracy"] == pytest.approx(
+        np.mean([run["baseline"]["accuracy"] for run in runs])
+    )
     assert "TF-IDF with logistic regression, mean" in repr(result)
     advice = read_json_object(tmp_path / "run/summary.json")["advice"]
     assert f"TF-IDF with logistic regression ({np.mean(linear):.2f})" in advice

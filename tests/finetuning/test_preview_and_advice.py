@@ -87,9 +87,8 @@ def test_few_development_rows_and_another_language(pretrained, tmp_path):
     options = {"train": tmp_path / "rows.csv", "model": pretrained, **UNLEARNED}
     notes = albert.finetune(**options, output=tmp_path / "run").report["notes"]
     assert any("albert sweep --folds 5" in note for note in notes)
-    folds = albert.sweep(**options, output=tmp_path / "folds", folds=2)
-    assert folds.found is not None
-    assert not any("--folds" in note for note in folds.found.runs[0].report["notes"])
+    albert.sweep(**options, output=tmp_path / "folds", folds=2)
+    assert not any("--folds" in note for note in read_json_object(tmp_path / "folds/fold-1/results.json")["notes"])
     german = [row.partition(",")[0] for row in rows]
     english = [f"what was the name of the ship that they saw, number {i}" for i in range(40)]
     assert is_english(english)
@@ -110,8 +109,9 @@ def test_names_of_tags_say_whether_they_are_entities(pretrained, tmp_path):
         label_names=["0=O", "1=B-PER", "2=I-PER"], output=tmp_path / "run", frozen=True, device="cpu",
     )  # fmt: skip
     assert result.scores["entity_f1"] == 100.0
-    assert result.linear_baseline is not None and result.linear_baseline["scores"]["entity_f1"] == 100.0
-    assert result.baseline == {"entity_f1": 0.0, "entity_precision": 0.0, "entity_recall": 0.0, "tag_accuracy": 50.0}
+    constant, linear = result.baselines.values()
+    assert linear["entity_f1"] == 100.0
+    assert constant == {"entity_f1": 0.0, "entity_precision": 0.0, "entity_recall": 0.0, "tag_accuracy": 50.0}
     first = json.loads((tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()[0])
     assert first["gold"] == ["0", "0", "1", "2"]
     assert first["entities"] == [{"type": "PER", "start": 2, "end": 4}]
@@ -136,10 +136,10 @@ def test_majority_baseline_of_tags_tries_every_tag(pretrained, tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = {"train": tmp_path / "rows.jsonl", "dev": tmp_path / "rows.jsonl"}
     result = albert.finetune(**files, model=pretrained, output=tmp_path / "run", **UNLEARNED)
-    assert result.baseline is not None
+    constant = result.baselines["majority baseline"]
     found = 8 * 4 + 6  # `B-C` for every word is an entity for each of them
-    assert result.baseline["entity_f1"] == pytest.approx(100 * 2 * 6 / (found + 14))
-    assert result.baseline["entity_recall"] == pytest.approx(100 * 6 / 14)
+    assert constant["entity_f1"] == pytest.approx(100 * 2 * 6 / (found + 14))
+    assert constant["entity_recall"] == pytest.approx(100 * 6 / 14)
 
 
 def test_rows_with_an_empty_text_are_left_out_with_a_count(pretrained, tmp_path, capsys):

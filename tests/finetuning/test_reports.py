@@ -10,11 +10,12 @@ from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, SMALL, UNDECLARED, fol
 
 import albert
 from albert.cli.main import run
-from albert.finetuning.evaluation import next_step
-from albert.finetuning.report_page import _axis_number, report_page
 from albert.finetuning.run import finetune
 from albert.finetuning.selection import development_trend
 from albert.recipes.finetuning import FinetuningSettings
+from albert.report.advice import next_step
+from albert.report.page import axis_number
+from albert.report.runs import result_of_run
 from albert.runtime.json_files import Journal, read_json_object
 from albert.tables.table import Answer
 from albert.tasks.error_analysis import MAX_MATRIX, calibration
@@ -67,7 +68,9 @@ def test_every_kind_of_task_has_a_report(task, task_data, start, tmp_path):
     result = finetune(few_steps(task), start, task_data, tmp_path / "run", settings=CPU)
     report = read_json_object(tmp_path / "run/results.json")
     page = Page((tmp_path / "run/report.html").read_text(encoding="utf-8"))
-    assert "this model" in page.text and "majority baseline" in page.text
+    constant = "best constant" if task.name == "sts-b" else "majority baseline"
+    assert "Scores on the development set" in page.text and constant in page.text
+    assert report["baseline_name"] == constant
     assert report["training_scores"]["examples"] > 0
     scores = result.scores
     if task.name == "sst-2":
@@ -131,7 +134,7 @@ def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained,
     assert "<good>" in Page(page).text
     report = read_json_object(output / "results.json")
     report["notes"].append("head solved: accuracy 60.0 after 9 s")
-    assert "accuracy 60.0</li>" in report_page(report, [])  # equal runs have equal pages
+    assert "accuracy 60.0</li>" in result_of_run(report, output).page()  # equal runs have equal pages
     table_options = {"train": str(own_table), "dev": str(own_table), "text": "text", "label": "label"}
     options = {"model": str(pretrained), "output": output, "steps": 4, "batch_size": 4, "max_length": 32}
     result = albert.finetune(**table_options, **options, device="cpu")
@@ -267,8 +270,8 @@ def test_calibration_error_of_probabilities():
 
 @pytest.mark.parametrize("value", [0.000709, -0.000123, 98765.0, 0.709, 12.34, 100.0, 0.0])
 def test_numbers_of_axes_fit_their_margin(value):
-    assert len(_axis_number(value)) <= 7
-    assert float(_axis_number(value)) == pytest.approx(value, rel=0.05)
+    assert len(axis_number(value)) <= 7
+    assert float(axis_number(value)) == pytest.approx(value, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +290,7 @@ def test_numbers_of_axes_fit_their_margin(value):
     ],
 )
 def test_next_step_names_a_value(training, development, trend, epochs, option):
-    shape = {"hidden_size": 128, "learning_rate": 4e-4, "epochs": epochs, "trend": trend}
+    shape = {"hidden_size": 128, "learning_rate": 4e-4, "higher_rate": 8e-4, "epochs": epochs, "trend": trend}
     step = next_step("accuracy", training, development, 50.0, **shape)
     assert step is None if option is None else step is not None and step["try"].startswith(option)
     if step is not None and option.startswith("epochs") and trend != "unknown":

@@ -10,16 +10,18 @@ from tests.refusals import refusal
 from tests.tiny import short_task
 
 from albert.cli.main import run
-from albert.finetuning.evaluation import FROZEN, MAJORITY, advice, evaluate_directory
+from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.run import finetune
 from albert.finetuning.selection import BestModel
 from albert.recipes.finetuning import FinetuningSettings
+from albert.report.advice import FROZEN, advice
 from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.tasks.metrics import mean_absolute_error, pearson
 from albert.tasks.submission import DECLARED
+from albert.tasks.task import MAJORITY
 
 SHORT = short_task("sts-b", steps=14, batch_size=8, learning_rate=2e-2)
 """A task whose scores rise and fall again: the rate is far too high."""

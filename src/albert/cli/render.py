@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from rich import box
 from rich.cells import cell_len
@@ -15,7 +15,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from albert.runtime.environment import command_name
+from albert.report.tables import Table as ReportTable
+from albert.runtime.environment import command_name, world
+
+if TYPE_CHECKING:
+    from albert.report.result import Result
 
 LABELS: dict[str, dict[str, str]] = tomllib.loads((files("albert.cli") / "labels.toml").read_text(encoding="utf-8"))
 """Table -> field -> its label."""
@@ -202,23 +206,31 @@ def table(
     return result
 
 
-def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
-    """A table of text, headings first; rows of the majority baseline are dim."""
-    return table(None, rows[0], (styled("dim" if row[0] in _DIM_ROWS else None, *row) for row in rows[1:]))
+def drawn(found: ReportTable) -> Table:
+    """A table of a result; rows for comparison are dim."""
+    head, *rows = found.rows
+    first_minor = len(rows) - found.minor
+    styles = ("dim" if number >= first_minor else None for number in range(len(rows)))
+    lines = (styled(style, *row) for style, row in zip(styles, rows, strict=True))
+    return table(found.about or found.title or None, head, lines, words=found.words)
 
 
-def titled_tables(tables: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> list[RenderableType]:
-    """Titles and rows, headings first, as tables with an empty line before each."""
-    lines: list[RenderableType] = []
-    for title, (head, *rows) in tables:
-        texts = [index for index, name in enumerate(head) if name in _TEXTS]
-        lines += ["", table(title, head, rows, words=(0, *texts))]
-    return lines
+def print_parts(console: Console, parts: Iterable[str | Text | ReportTable]) -> None:
+    """Print lines and tables of a report."""
+    for part in parts:
+        console.print(drawn(part) if isinstance(part, ReportTable) else part)
+    console.file.flush()
 
 
-_TEXTS = ("text", "right", "right answer", "predicted")
-"""Headings of columns of words."""
-_DIM_ROWS = ("majority baseline", "n")
+def print_result(console: Console, result: "Result") -> None:
+    """Print the scores of a result, and the next command; only the first process does."""
+    from albert.report.terminal import terminal_parts  # which knows tasks and tables
+
+    if not world().is_first:
+        return
+    print_parts(console, terminal_parts(result))
+    if result.shown.following:
+        console.print(next_line(result.shown.following))
 
 
 def key_value_table(title: str | None, values: Mapping[str, object] | Iterable[Sequence[object]]) -> Table:

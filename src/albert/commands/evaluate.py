@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from albert.cli.command_line import Subcommand
 from albert.cli.main import imports
-from albert.cli.render import bold_prefix, open_console, print_json, print_lines, table_of_rows, titled_tables
+from albert.cli.render import open_console, print_json, print_result
 from albert.cli.signature import Option, PathLike, Rows, file_of, given_options, keys_in, option_name, read_keys
 from albert.commands.checks import check_corpus, check_data, check_options
 from albert.commands.columns import Columns, LabelKind, TableKeys, tuple_of
@@ -21,18 +21,13 @@ from albert.commands.function import command, definition_of
 from albert.recipes.architecture import Activation
 from albert.recipes.pretraining import SentenceObjective
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
-from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from albert.api.results import EvaluateResult, ScoredSplit
+    from albert.commands.evaluate_precisions import PrecisionScore
     from albert.finetuning.evaluation import EvaluatedModels
     from albert.inference.engine import InferencePrecision
-    from albert.pretraining.evaluation import CrossEvaluation
-    from albert.report.depths import DepthCurve
-    from albert.report.precisions import PrecisionScore
+    from albert.report.result import Result
     from albert.runtime.environment import Precision
     from albert.tasks.table_task import TableTask
 
@@ -105,9 +100,9 @@ def evaluate(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     precision: Precisions | Sequence[Precisions] = ("auto",),
     tolerance: float = 0.5,
-    on_result: "Callable[[EvaluateResult], None] | None" = None,
+    on_result: "Callable[[Result], None] | None" = None,
     **keys: Any,
-) -> "EvaluateResult":
+) -> "Result":
     """Score a model, or several together, with a task's official metrics, beside the majority baseline.
 
     Args:
@@ -157,11 +152,10 @@ def evaluate(
     check_combination(given, task, models, folder, dev_file, depths, precisions)
 
     with imports():
-        from albert.api.results import EvaluateResult, ScoredSplit
+        from albert.commands.evaluate_precisions import precision_scores
         from albert.finetuning.evaluation import evaluate_models, write_predictions
-        from albert.finetuning.report_page import evaluation_page
         from albert.inference.engine import choose_precision, use_fast_encoders
-        from albert.report.precisions import precision_scores
+        from albert.report.evaluations import lines_about_model, result_of_split
         from albert.runtime.devices import pick_device
         from albert.runtime.files import write_text
         from albert.tasks.custom import TableSource
@@ -202,7 +196,7 @@ def evaluate(
             micro_batch_tokens=micro_batch_tokens,
             **opening,
         )
-        result = result_of_precisions(rows, scored_task, models[0], split or "dev", tolerance)
+        result = compare_precisions(rows, scored_task, models[0], split or "dev", tolerance)
         finish(result, results, on_result)
         check_precisions(rows, tolerance)
         return result
@@ -243,14 +237,24 @@ def evaluate(
             notes += scored_task.source.tables[each].notes
         if notes:
             content["reading"] = notes
-        if report is not None:
-            if not together.scores:
-                raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
-            write_text(report, evaluation_page(content, len(together.predictions)))
-        scored = ScoredSplit(
-            task=scored_task, models=models, split=each, found=found, precision=computed_in, submission=handed_in
+        if report is not None and not together.scores:
+            raise UsageError("--report", "needs rows with labels", "leave it out, --predictions writes the answers")
+        about = {
+            name: lines_about_model(member.notes, member.counts)
+            for name, member in zip(models, found.members, strict=True)
+        }
+        result = result_of_split(
+            content,
+            scored_task,
+            together.predictions,
+            about_models=about,
+            notes=together.notes,
+            seconds=together.seconds,
+            page=report,
+            submission=handed_in,
         )
-        result = EvaluateResult(scores=together.scores, baseline=together.baseline, report=content, found=scored)
+        if report is not None:
+            write_text(report, result.page())
         finish(result, results, on_result)
         if on_result is None and origin is not None:
             print(f"albert: note: {origin}", file=sys.stderr)
@@ -473,7 +477,7 @@ def splits_to_score(
 # Results.
 
 
-def finish(result: "EvaluateResult", file: Path | None, on_result: "Callable[[EvaluateResult], None] | None") -> None:
+def finish(result: "Result", file: Path | None, on_result: "Callable[[Result], None] | None") -> None:
     """Write a result as JSON, and hand it on."""
     from albert.runtime.json_files import save_json
 
@@ -517,6 +521,7 @@ def report_of_split(
         report["warnings"] = list(unknown)
     report["scores"] = dict(found.together.scores)
     report["baseline"] = found.together.baseline
+    report["baseline_name"] = task.target.baseline_name
     if len(models) > 1:
         report["of_each"] = {name: dict(member.scores) for name, member in zip(models, found.members, strict=True)}
     report["counts"] = dict(found.together.counts)
@@ -532,12 +537,12 @@ def evaluate_pretrained(
     max_ngram: int,
     precision: "InferencePrecision",
     opening: Mapping[str, Any],
-) -> "EvaluateResult":
+) -> "Result":
     """Score pre-trained models on masked tokens, next sentences and sentence order of held-out text."""
-    from albert.api.results import EvaluateResult
     from albert.inference.engine import use_fast_encoders
     from albert.pretraining.evaluation import evaluate_pretraining
     from albert.recipes.pretraining import MaskingRecipe
+    from albert.report.evaluations import result_of_pretrained
 
     found = evaluate_pretraining(
         models,
@@ -548,13 +553,8 @@ def evaluate_pretrained(
         prepare=partial(use_fast_encoders, precision=precision),
         **opening,
     )
-    first = found.models[0].scores
-    return EvaluateResult(
-        scores={test: 100 * score.accuracy for test, score in first.items()},
-        baseline={test: 100 * score.baseline for test, score in first.items()},
-        report={"task": PRETRAINING, "precision": precision, **found.to_json()},
-        found=found,
-    )
+    report = {"task": PRETRAINING, "precision": precision, **found.to_json()}
+    return result_of_pretrained(report, found.counts, [note for each in found.models for note in each.notes])
 
 
 def compare_depths(
@@ -565,10 +565,10 @@ def compare_depths(
     depths: DepthOptions,
     precision: "InferencePrecision",
     opening: Mapping[str, Any],
-) -> "EvaluateResult":
+) -> "Result":
     """Score a model at several depths, and draw the scores against the compute."""
-    from albert.api.results import EvaluateResult
-    from albert.report.depths import CURVE_COLUMNS, depth_curve, write_curve
+    from albert.commands.evaluate_depths import CURVE_COLUMNS, depth_curve, write_curve
+    from albert.report.evaluations import result_of_depths
 
     curve = depths.curve
     draw = None
@@ -588,17 +588,18 @@ def compare_depths(
         precision=precision,
         **opening,
     )
+    report = found.to_json()
     if curve is not None and draw is not None:
-        draw(found, curve)
+        draw(report, curve)
         write_curve(found, curve.with_suffix(".csv"))
-    return EvaluateResult(scores=found.points[0].scores, baseline=found.baseline, report=found.to_json(), found=found)
+    return result_of_depths(report, found.notes, curve)
 
 
-def result_of_precisions(
+def compare_precisions(
     rows: "Sequence[PrecisionScore]", task: DeclaredTask, model: str, split: str, tolerance: float
-) -> "EvaluateResult":
+) -> "Result":
     """The scores of a model at several precisions, fp32 first."""
-    from albert.api.results import EvaluateResult
+    from albert.report.evaluations import result_of_precisions
 
     precisions = {}
     for row in rows:
@@ -610,9 +611,11 @@ def result_of_precisions(
             "holds": row.holds,
         }
     report = {"task": task.name, "model": model, "split": split}
-    report |= {"score": rows[0].name, "tolerance": tolerance, "precisions": precisions}
     first = rows[0].evaluation
-    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=rows)
+    report |= {"score": rows[0].name, "tolerance": tolerance, "examples": len(first.predictions)}
+    report |= {"precisions": precisions}
+    baselines = {} if first.baseline is None else {task.target.baseline_name: first.baseline}
+    return result_of_precisions(report, baselines)
 
 
 def check_precisions(rows: "Sequence[PrecisionScore]", tolerance: float) -> None:
@@ -624,95 +627,7 @@ def check_precisions(rows: "Sequence[PrecisionScore]", tolerance: float) -> None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the command prints.
-
-
-def show_evaluated(result: "EvaluateResult", json: bool, curve: Path | None, report: Path | None) -> None:
-    """Print a result: scores of a task, of several depths or precisions, or of pre-trained models.
-
-    Args:
-        json: print pre-trained models as a JSON object.
-        curve, report: the files that were written.
-    """
-    from albert.api.results import ScoredSplit
-    from albert.pretraining.evaluation import CrossEvaluation
-    from albert.report.depths import DepthCurve
-
-    console = open_console()
-    match result.found:
-        case CrossEvaluation() as found if json:
-            print_json({"precision": result.report["precision"], **found.to_json()})
-        case CrossEvaluation() as found:
-            notes = [note for model in found.models for note in model.notes]
-            computed = f"computed in {result.report['precision']}"
-            print_lines(console, *notes, table_of_rows(result.rows()), computed, *lines_on_pretrained(found))
-        case DepthCurve() as found:
-            print_lines(console, *lines_on_depths(result, found))
-            if curve is not None:
-                print_lines(console, bold_prefix(curve, f", its figures in {curve.with_suffix('.csv').name}"))
-        case ScoredSplit() as scored:
-            print_lines(console, *lines_on_split(result, scored))
-            for path, count in scored.submission.items():
-                print_lines(console, bold_prefix(path, f": {count:,} predictions"))
-            if report is not None:
-                print_lines(console, bold_prefix("report: ", str(report)))
-        case _:
-            print_lines(console, table_of_rows(result.rows()))
-
-
-def lines_on_split(result: "EvaluateResult", scored: "ScoredSplit") -> "list[RenderableType]":
-    """Notes on the models, what was cut, and the scores."""
-    from albert.api.results import TOGETHER
-    from albert.finetuning.evaluation import data_warnings, published_lines
-
-    models = scored.models
-    evaluation = scored.found.together
-    lines: list[RenderableType] = [note for member in scored.found.members for note in member.notes]
-    lines += result.report.get("reading", ())
-    lines += result.report.get("warnings", ())
-    lines.append(
-        f"{counted(len(evaluation.predictions), 'examples')} in {evaluation.seconds:,.1f} s, in {scored.precision}"
-    )
-    for model, member in zip(models, scored.found.members, strict=True):
-        cut = data_warnings(member.counts)
-        lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
-    if len(models) > 1 and evaluation.scores:
-        lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
-    if evaluation.scores:
-        lines += [table_of_rows(result.rows()), *published_lines(scored.task), *titled_tables(result.tables())]
-    return lines
-
-
-def lines_on_depths(result: "EvaluateResult", curve: "DepthCurve") -> "list[RenderableType]":
-    """Notes on the model, and its scores at each depth."""
-    times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
-    how = f"{counted(curve.examples, 'examples')}; trained at depth {curve.trained_depth}; timed {times}"
-    costs = "GFLOPs, of the encoder's matrix products, and ms are those of one example"
-    return [*curve.notes, how, table_of_rows(result.rows()), costs]
-
-
-def lines_on_pretrained(evaluation: "CrossEvaluation") -> list[str]:
-    """Lines below the table of pre-trained models."""
-    masked = "single words" if evaluation.max_ngram == 1 else f"1 to {evaluation.max_ngram} words at a time"
-    sequences = counted(evaluation.sequences, "held-out sequences")
-    lines = [
-        f"{sequences} of at most {evaluation.max_length} tokens, {masked} masked, the "
-        "same for all; below a share its 95 % interval; loss: of masked tokens, in nats"
-    ]
-    lines.append(
-        "masked tokens are those of unchanged texts; a run and its card count those of its own segment pairs, with its "
-        "recipe's masks and length, so their accuracy and baseline differ"
-    )
-    if not all(evaluation.counts.values()):
-        lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
-    headless = [model.model for model in evaluation.models if model.sentence_objective == "none"]
-    if headless and len(evaluation.counts) > 1:
-        verb = "has" if len(headless) == 1 else "have"
-        lines.append(
-            f"-: {', '.join(headless)} {verb} no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP) for such a model "
-            "are chance (Table 5)"
-        )
-    return lines
+# The command line.
 
 
 JSON = Option(
@@ -729,8 +644,15 @@ def show_evaluate(json: bool = False, **arguments: Any) -> None:
     if json and arguments.get("task") != PRETRAINING:
         remedy = "leave it out; --results writes scores as JSON"
         raise UsageError("--json", f"requires the task {PRETRAINING}", remedy)
-    paths = {name: arguments.get(name) for name in ("curve", "report")}
-    evaluate(**arguments, on_result=partial(show_evaluated, json=json, **paths))
+    console = open_console()
+
+    def show(result: "Result") -> None:
+        if json:
+            print_json({name: value for name, value in result.report.items() if name != "task"})
+        else:
+            print_result(console, result)
+
+    evaluate(**arguments, on_result=show)
 
 
 evaluate_main = Subcommand(wraps(evaluate)(show_evaluate), "albert evaluate", [*definition_of(evaluate).options, JSON])

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 from albert.cli.main import imports
-from albert.cli.render import open_console
+from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, file_of, given_options, is_options_file, keys_in, read_keys
 from albert.commands.checks import check_data, check_options, is_benchmark
 from albert.commands.columns import Columns, LabelKind, TableKeys
 from albert.commands.function import command, definition_of, on_command_line, remedy_in_python
 from albert.recipes.architecture import ArchitectureChanges
 from albert.recipes.finetuning import USUAL_TRAINING, Device, RecipeChanges, SpanHeadKind, TrainingOptions
+from albert.report.notes import start_lines
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json
@@ -28,9 +29,10 @@ from albert.tasks.span import Span
 from albert.tasks.table_task import HeldOut, TableTask, load_table_task, table_statistics
 
 if TYPE_CHECKING:
-    from albert.api.results import DataReport, FinetuneResult
     from albert.finetuning.model import Start
     from albert.finetuning.run_record import FinetuningResult
+    from albert.report.reading import DataReport
+    from albert.report.result import Result
     from albert.tasks.custom import ReadTask
 
 CONTRADICTIONS = 0.2
@@ -112,7 +114,7 @@ def finetune(
     on_rows: "Callable[[DataReport], None]" = say_what_was_read,
     on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
     **keys: Any,
-) -> "FinetuneResult":
+) -> "Result":
     """Fine-tune a model on your own table or on a declared task, and evaluate it.
 
     The same call resumes a run that was stopped. Without an output the rows are read, shown and counted, and nothing is
@@ -147,8 +149,8 @@ def finetune(
     inputs.check("albert finetune", folder)
     chosen.check(inputs.teacher)
     with imports():
-        from albert.api.results import FinetuneResult
         from albert.finetuning.run import finetune as finetune_task
+        from albert.report.runs import result_of_rows
 
     # What is learned, and the rows, which are shown.
     learned, read = learned_task("albert finetune", inputs, chosen, keys)
@@ -159,7 +161,7 @@ def finetune(
         read.check()
     if folder is None:
         statistics = to_json(report and report.statistics)
-        return FinetuneResult(task=learned, reading=report, report={"statistics": statistics})
+        return result_of_rows(learned, report, {"statistics": statistics})
 
     # The run.
     found = finetune_task(
@@ -375,8 +377,8 @@ def report_on_rows(
     max_train_examples: int | None,
 ) -> "DataReport":
     """How the rows were read, and their statistics in tokens of the model."""
-    from albert.api.results import DataReport
     from albert.checkpoints.hub import find_model
+    from albert.report.reading import DataReport
     from albert.tasks.table_task import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
@@ -433,22 +435,21 @@ def start_of(model: str, chosen: FinetuneKeys) -> "Start":
 # The result.
 
 
-def result_of_run(found: "FinetuningResult", output: Path, task: DeclaredTask | None) -> "FinetuneResult":
+def result_of_run(found: "FinetuningResult", output: Path, task: DeclaredTask | None) -> "Result":
     """The result of a single run; its curves are drawn."""
-    from albert.api.display import draw_curves
-    from albert.api.results import FinetuneResult
+    from albert.report import runs
+    from albert.report.curves import draw_curves
+    from albert.runtime.devices import default_precision, pick_device
 
     if world().is_first:
         draw_curves(output)
-    return FinetuneResult(
-        task=task,
-        output=output,
+    return runs.result_of_run(
+        found.report,
+        output,
         model=found.model_directory,
-        scores=found.scores,
-        report=found.report,
-        found=found,
-        baseline=found.report["baseline"],
-        linear_baseline=found.report.get("linear_baseline"),
+        task=task,
+        already_complete=found.already_complete,
+        usual_precision=default_precision(pick_device()),
     )
 
 
@@ -462,21 +463,16 @@ def show_finetune(**arguments: Any) -> None:
     is_preview = arguments.get("output") is None
 
     def show_rows(report: "DataReport") -> None:
-        from albert.commands.finetune_output import show_data, show_data_of_run
-
-        (show_data if is_preview else show_data_of_run)(console, report)
+        print_parts(console, report.in_full() if is_preview else report.in_brief())
 
     def show_start(figures: Mapping[str, Any]) -> None:
-        from albert.commands.finetune_output import show_settings
-
-        show_settings(console, figures)
+        print_parts(console, start_lines(figures))
 
     result = finetune(**arguments, on_rows=show_rows, on_start=show_start)
     if is_preview:
         console.print("nothing was trained: --output RUN trains a model in this directory")
-    from albert.commands.finetune_output import show_finetuned
-
-    show_finetuned(console, result)
+        return
+    print_result(console, result)
 
 
 finetune_main = on_command_line(finetune, run=show_finetune)

@@ -9,22 +9,23 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 from albert.cli.main import imports
-from albert.cli.render import open_console
+from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, file_of, option_name, read_keys
 from albert.commands.checks import check_options
 from albert.commands.columns import tuple_of
 from albert.commands.function import command, on_command_line
 from albert.recipes.architecture import ArchitectureChanges
 from albert.recipes.finetuning import RecipeChanges
+from albert.report.notes import start_lines
 from albert.runtime.environment import DEFAULT_LOG, Log, Precision, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields, to_json
 from albert.tasks.table_task import HeldOut
 
 if TYPE_CHECKING:
-    from albert.api.results import FinetuneResult
     from albert.finetuning.vectors import VectorTeacher
     from albert.recipes.finetuning import FinetuningSettings
+    from albert.report.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def finetune_vectors(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
     **keys: Any,
-) -> "FinetuneResult":
+) -> "Result":
     """Fine-tune a model whose vectors of texts (albert.load(MODEL).embed) are compared by their cosine.
 
     Without --teacher the rows are pairs of texts that belong together, such as a question and its answer; the second
@@ -223,14 +224,10 @@ def show_finetune_vectors(**arguments: Any) -> None:
     console = open_console()
 
     def show_start(figures: Mapping[str, Any]) -> None:
-        from albert.commands.finetune_output import show_settings
-
-        show_settings(console, figures)
+        print_parts(console, start_lines(figures))
 
     result = finetune_vectors(**arguments, on_start=show_start)
-    from albert.commands.finetune_output import show_finetuned
-
-    show_finetuned(console, result)
+    print_result(console, result)
 
 
 finetune_vectors_main = on_command_line(finetune_vectors, run=show_finetune_vectors)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from albert.api.display import Displayable
 from albert.cli.main import imports
 from albert.cli.render import bold_prefix, next_line, open_console, print_lines, table
 from albert.cli.signature import PathLike, Rows, option_name
 from albert.commands.function import command, on_command_line
+from albert.report.display import Displayable
 from albert.runtime.errors import UsageError
 from albert.runtime.words import counted
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, PreparationSettings, SlurmSettings

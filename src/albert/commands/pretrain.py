@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from albert.api.display import CURVES_NAME, Displayable, Points, draw_curves, journal_curves
 from albert.cli.command_line import Subcommand
 from albert.cli.main import imports
 from albert.cli.parsing import HELP_FLAGS
@@ -40,6 +39,8 @@ from albert.recipes.pretraining import (
     with_steps,
     within_batch,
 )
+from albert.report.curves import CURVES_NAME, Points, draw_curves, journal_of, points_of
+from albert.report.display import Displayable
 from albert.runtime.environment import DEFAULT_LOG, Log, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_toml_or_json, values_by_keys
@@ -207,7 +208,7 @@ class PretrainResult(Displayable):
         return [f"model: {self.model}"]
 
     def curves(self) -> dict[str, Points]:
-        return journal_curves(self.output, ("masked_tokens_accuracy", "sentence_order_accuracy"))
+        return points_of(journal_of(self.output), ("masked_tokens_accuracy", "sentence_order_accuracy"))
 
 
 # --------------------------------------------------------------------------------------------------------------------

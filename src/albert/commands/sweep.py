@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert.cli.main import imports
-from albert.cli.render import open_console
+from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, given_options, keys_in, option_name, read_keys
 from albert.commands.checks import is_benchmark
 from albert.commands.columns import Columns, LabelKind, TableKeys
@@ -23,15 +23,17 @@ from albert.commands.finetune import (
 )
 from albert.commands.function import command, on_command_line
 from albert.recipes.finetuning import Device
+from albert.report.notes import start_lines
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
-    from albert.api.results import DataReport, FinetuneResult
     from albert.finetuning.comparisons import Comparison
     from albert.finetuning.options import RecipeLike
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
+    from albert.report.reading import DataReport
+    from albert.report.result import Result
 
 
 @command("albert sweep", keys=FinetuneKeys, rows="in output", reads_file=True)
@@ -70,7 +72,7 @@ def sweep(
     on_rows: "Callable[[DataReport], None]" = say_what_was_read,
     on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
     **keys: Any,
-) -> "FinetuneResult":
+) -> "Result":
     """Fine-tune several times, with other seeds, folds or learning rates, or on every task of a benchmark.
 
     The runs are directories in OUTPUT. The same call resumes runs that were stopped, and keeps those that are complete.
@@ -217,56 +219,39 @@ def refuse_development_rows(inputs: Inputs) -> None:
 # Results.
 
 
-def result_of_seeds(found: "SeedsResult", output: Path, task: DeclaredTask) -> "FinetuneResult":
+def result_of_seeds(found: "SeedsResult", output: Path, task: DeclaredTask) -> "Result":
     """The result of runs with several seeds: medians, and the best model."""
-    from albert.api.results import FinetuneResult
+    from albert.report import runs
     from albert.training.run_folder import RunFolder
 
-    return FinetuneResult(
-        task=task,
-        output=output,
-        model=RunFolder(found.best.directory).model_path,
-        scores=found.medians,
-        report=found.to_json(),
-        found=found,
-        baseline=found.baseline,
-        linear_baseline=found.linear_baseline,
-    )
+    best = found.best.directory
+    return runs.result_of_seeds(found.to_json(), output, best, RunFolder(best).model_path, task)
 
 
-def result_of_comparison(found: "Comparison", output: Path, task: DeclaredTask) -> "FinetuneResult":
+def result_of_comparison(found: "Comparison", output: Path, task: DeclaredTask) -> "Result":
     """The result of runs that are compared; folds leave no model, and their baselines are means over the folds."""
-    from albert.api.results import FinetuneResult
-    from albert.finetuning.evaluation import MAJORITY
+    from albert.report import runs
     from albert.training.run_folder import RunFolder
 
-    linear = found.typical.report.get("linear_baseline")
-    if linear is not None and found.by == "fold":
-        linear = {"method": linear["method"], "scores": found.simpler.get(linear["method"], {})}
-    return FinetuneResult(
-        task=task,
-        output=output,
-        model=RunFolder(found.best.directory).model_path if found.by == "rate" else None,
+    return runs.result_of_comparison(
+        found.to_json(),
+        output,
         scores=found.scores,
-        report=found.to_json(),
-        found=found,
-        baseline=found.simpler.get(MAJORITY),
-        linear_baseline=linear,
+        typical=found.typical.directory,
+        why_typical=found.why_typical,
+        failures=[f"{run.name}: {run.divergence}" for run in found.runs if run.divergence is not None],
+        model=RunFolder(found.best.directory).model_path if found.by == "rate" else None,
+        task=task,
     )
 
 
-def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "FinetuneResult":
+def result_of_benchmark(found: "BenchmarkResult", output: Path) -> "Result":
     """The result of all tasks of a benchmark: scores are called TASK/SCORE."""
-    from albert.api.results import FinetuneResult
+    from albert.report import runs
+    from albert.training.run_folder import RunFolder
 
-    baselines = {each.task.name: each.result.baseline or {} for each in found.outcomes if each.result is not None}
-    return FinetuneResult(
-        output=output,
-        scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},
-        baseline={f"{task}/{score}": value for task, each in baselines.items() for score, value in each.items()},
-        report=found.to_json(),
-        found=found,
-    )
+    models = {each.task.name: RunFolder(Path(each.best_model)).model_path for each in found.outcomes if each.best_model}
+    return runs.result_of_benchmark(found.to_json(), output, models)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -278,19 +263,13 @@ def show_sweep(**arguments: Any) -> None:
     console = open_console()
 
     def show_rows(report: "DataReport") -> None:
-        from albert.commands.finetune_output import show_data_of_run
-
-        show_data_of_run(console, report)
+        print_parts(console, report.in_brief())
 
     def show_start(figures: Mapping[str, Any]) -> None:
-        from albert.commands.finetune_output import show_settings
-
-        show_settings(console, figures)
+        print_parts(console, start_lines(figures))
 
     result = sweep(**arguments, on_rows=show_rows, on_start=show_start)
-    from albert.commands.finetune_output import show_finetuned
-
-    show_finetuned(console, result)
+    print_result(console, result)
 
 
 sweep_main = on_command_line(sweep, run=show_sweep)

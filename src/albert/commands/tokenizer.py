@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from albert.api.display import Displayable
 from albert.cli.command_line import CommandGroup
 from albert.cli.main import imports
 from albert.cli.render import next_line, open_console, print_json, print_lines, table
 from albert.cli.signature import PathLike
 from albert.commands.function import command, on_command_line
 from albert.commands.prepare import Corpus, TextOptions, names_of
+from albert.report.display import Displayable
 from albert.runtime.errors import DamagedData, MissingInput, UsageError, without_inner_frames
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress

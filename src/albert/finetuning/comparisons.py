@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albert.finetuning.evaluation import advice, simpler_models
 from albert.finetuning.model import Start
 from albert.finetuning.options import RecipeLike, requested_recipe
-from albert.finetuning.several import SUMMARY_NAME, SweepRun, finetune_one, require_one_that_ended
+from albert.finetuning.several import SweepRun, finetune_one, require_one_that_ended
 from albert.finetuning.task import Announce
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
+from albert.report.advice import advice, simpler_models
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
@@ -24,6 +24,7 @@ from albert.tables.table import Table
 from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_better
+from albert.training.run_folder import SUMMARY_NAME
 from albert.training.same_run import refuse_other_runs
 
 

@@ -21,11 +21,11 @@ from torch.nn import functional
 from albert.checkpoints.card import Card
 from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
-from albert.finetuning.evaluation import AT_RANDOM
 from albert.finetuning.model import Start
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.task import Announce, training_plan
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
+from albert.report.advice import AT_RANDOM
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.random_streams import stream

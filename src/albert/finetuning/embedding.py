@@ -28,6 +28,7 @@ from albert.finetuning.run_record import (
 from albert.finetuning.task import Announce, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
+from albert.report.advice import AT_RANDOM
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import Journal, to_json
 from albert.tasks.examples import Sequences
@@ -189,6 +190,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
             "scores": after,
             "before": self.before,
             "baseline": self.baseline(),
+            "baseline_name": AT_RANDOM,
             "training": {**self.training_counts(), **figures},
             "evaluation": {**self.evaluation_counts(), "seconds": seconds},
             "notes": [*self.encoder.started.changed, *self.notes()],

@@ -24,8 +24,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.finetuning.data import TaskBatches
-from albert.finetuning.evaluation import FROZEN, ComputeOptions, model_outputs
+from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.model.packing import PackedSequences
+from albert.report.advice import FROZEN
 from albert.runtime.environment import lazy_import
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream

@@ -43,7 +43,6 @@ from albert.finetuning.model import (
 from albert.finetuning.objective import Teacher, TeacherLogits, open_teacher, training_setup
 from albert.finetuning.options import BY_DEFAULT, RecipeLike, requested_recipe
 from albert.finetuning.page_examples import page_examples
-from albert.finetuning.report_page import REPORT_NAME, write_report
 from albert.finetuning.run_record import (
     FilledIn,
     FinetuningResult,
@@ -59,9 +58,13 @@ from albert.finetuning.selection import BestModel
 from albert.finetuning.task import FROZEN_HEAD_NAME, Announce, TaskTraining, training_plan
 from albert.finetuning.task_report import task_card, task_report
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
+from albert.report.notes import HEAD_NOT_SOLVED
+from albert.report.page import PAGE_NAME
+from albert.report.runs import result_of_run
 from albert.runtime.devices import describe_machine
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.files import write_text
 from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
 from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
@@ -74,8 +77,6 @@ from albert.training.run import RunWork, check_training, run_training
 from albert.training.run_folder import RunFolder
 from albert.training.same_run import FINETUNING_MAY_CHANGE, Input, Run
 from albert.training.update import training_workers
-
-HEAD_NOT_SOLVED = "the encoder's states hardly depend on the text: the head was not solved on them"
 
 
 def finetune(
@@ -428,8 +429,8 @@ class TaskRun(RunWork[FinetuningResult]):
         save_custom_task(task, self.filled.plan.recipe, folder.path)
 
     def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> FinetuningResult:
-        if self.ranks.is_first and not (already_complete and (folder.path / REPORT_NAME).exists()):
-            write_report(folder)
+        if self.ranks.is_first and not (already_complete and (folder.path / PAGE_NAME).exists()):
+            write_text(folder.path / PAGE_NAME, result_of_run(report, folder.path).page())
         return FinetuningResult(report["scores"], report, folder.model_path, already_complete)
 
 

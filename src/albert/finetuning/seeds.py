@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from albert.finetuning.evaluation import advice, evaluate_directory, simpler_models, write_predictions
+from albert.finetuning.evaluation import evaluate_directory, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import check_run, save_custom_task
 from albert.finetuning.run_record import read_record
-from albert.finetuning.several import SUMMARY_NAME, finetune_one, require_one_that_ended
+from albert.finetuning.several import finetune_one, require_one_that_ended
 from albert.finetuning.task import Announce
 from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
+from albert.report.advice import advice, simpler_models
 from albert.runtime.environment import world
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_versioned, to_json
@@ -26,7 +27,8 @@ from albert.runtime.progress import progress
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.submission import DECLARED, Average
-from albert.training.run_folder import RunFolder
+from albert.tasks.task import MAJORITY
+from albert.training.run_folder import SUMMARY_NAME, RunFolder
 from albert.training.same_run import refuse_other_runs
 
 
@@ -70,6 +72,7 @@ class SeedsResult:
     runs: tuple[SeedRun, ...]
     baseline: Mapping[str, float | None] | None
     selection: str
+    baseline_name: str = MAJORITY
     notes: tuple[str, ...] = ()
     linear_baseline: Mapping[str, Any] | None = None
     frozen_head: Mapping[str, float | None] | None = None
@@ -115,6 +118,7 @@ class SeedsResult:
             "task": self.task,
             "scores": {name: vars(spread) for name, spread in self.spreads.items()},
             "baseline": None if self.baseline is None else dict(self.baseline),
+            "baseline_name": self.baseline_name,
             "linear_baseline": self.linear_baseline,
             "frozen_head": None if self.frozen_head is None else {"scores": self.frozen_head},
             "simpler_models": self.simpler,
@@ -159,7 +163,8 @@ def finetune_seeds(
                 directory=directory,
                 scores=run.scores,
                 step=run.report.get("selection", {}).get("step"),
-                failure=run.divergence or failure_reason(run.report.get("scores", {}), run.report.get("baseline")),
+                failure=run.divergence
+                or failure_reason(run.report.get("scores", {}), run.report.get("baseline"), task.target.baseline_name),
             )
         )
         record = read_record(RunFolder(directory), task.name)
@@ -187,6 +192,7 @@ def _seeds_result(
         task=task.name,
         runs=tuple(runs),
         baseline=report.get("baseline"),
+        baseline_name=task.target.baseline_name,
         selection=report.get("selection", {}).get("rule", "selection: no run was completed"),
         notes=tuple(report.get("notes", ())),
         linear_baseline=report.get("linear_baseline"),
@@ -196,19 +202,24 @@ def _seeds_result(
     )
 
 
-def failure_reason(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
-    """Why a run failed: its first score is not better than that of the majority baseline; None if it is, or if there
-    is none. An undefined correlation with a constant counts as 0.
+def failure_reason(
+    scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None, name: str = MAJORITY
+) -> str | None:
+    """Why a run failed: its first score is not better than that of the baseline; None if it is, or if there is none. An
+    undefined correlation with a constant counts as 0.
+
+    Args:
+        name: of the baseline.
     """
     if baseline is None or not scores:
         return None
-    name, score = next(iter(scores.items()))
-    constant = baseline.get(name) or 0.0
+    metric, score = next(iter(scores.items()))
+    constant = baseline.get(metric) or 0.0
     if score is None:
-        return f"{name} is undefined, every answer is the same"
-    if is_beaten(name, score, constant):
+        return f"{metric} is undefined, every answer is the same"
+    if is_beaten(metric, score, constant):
         return None
-    return f"{name} {score:.2f} is no better than the majority baseline's {constant:.2f}"
+    return f"{metric} {score:.2f} is no better than the {name}'s {constant:.2f}"
 
 
 def score_spread(values: Sequence[float | None]) -> Spread | None:

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.finetuning.evaluation import all_scores
 from albert.finetuning.model import Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import RecipeLike
 from albert.finetuning.run import finetune
 from albert.finetuning.task import Announce
 from albert.recipes.finetuning import FinetuningSettings
+from albert.report.advice import all_scores
 from albert.runtime.errors import Diverged
 from albert.tasks.declared import DeclaredTask
-
-SUMMARY_NAME = "summary.json"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,21 +6,15 @@ from typing import Any
 
 import torch
 
-from albert.checkpoints.card import Card, Measured
-from albert.finetuning.evaluation import (
-    FROZEN,
-    MAJORITY,
-    Evaluation,
-    advice,
-    all_scores,
-    analysis_of,
-    counts_of_rows,
-    next_step,
-    simpler_models,
-)
+from albert.checkpoints.card import Card
+from albert.finetuning.evaluation import Evaluation, analysis_of
+from albert.finetuning.options import MAX_RATE
 from albert.finetuning.selection import describe_selection, development_curve, development_trend
 from albert.finetuning.task import TaskTraining
 from albert.model.cost import count_parameters
+from albert.report.advice import FROZEN, advice, all_scores, next_step, simpler_models
+from albert.report.card import card_scores, measured_scores
+from albert.report.notes import counts_of_rows
 from albert.runtime.json_files import to_json
 from albert.runtime.words import counted
 from albert.tasks.custom import TableSource
@@ -77,6 +71,7 @@ def task_report(
     report = {
         "scores": dict(evaluation.scores),
         "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
+        "baseline_name": trained.task.target.baseline_name,
         "published": to_json(trained.task.published),
         "training": {
             **split.counts,
@@ -111,7 +106,7 @@ def task_report(
     if further:
         report["further_baselines"] = {
             name: {
-                MAJORITY: result.baseline,
+                trained.task.target.baseline_name: result.baseline,
                 **({} if linear is None else {linear["method"]: linear["further_scores"].get(name)}),
                 **({} if frozen is None or settings.frozen else {FROZEN: frozen["further_scores"].get(name)}),
             }
@@ -134,8 +129,6 @@ def task_card(
     """The model card, with every score beside those of the baselines."""
     task = trained.task
     started = trained.started
-    linear = report["linear_baseline"]
-    frozen = None if report["frozen_head"] is None or trained.settings.frozen else report["frozen_head"]["scores"]
     data_lines = [report["selection"]["note"], *counts_of_rows(report)]
     if examples:
         data_lines.append(
@@ -146,15 +139,6 @@ def task_card(
     parts.pop("pretraining", None)
     if not any(name.startswith("albert.pooler.") for name, _ in trained.model.named_parameters()):
         parts = {name: count for name, count in parts.items() if name not in ("pooler", "model")}
-    scores: dict[str, float] = {}
-    for metric, score in evaluation.defined_scores.items():
-        scores[f"{metric}, development set"] = score
-        compared = {MAJORITY: (evaluation.baseline or {}).get(metric), FROZEN: (frozen or {}).get(metric)}
-        if linear is not None:
-            compared[linear["method"]] = linear["scores"].get(metric)
-        for name, value in compared.items():
-            if value is not None and "thresh" not in metric:
-                scores[f"{metric}, {name}"] = value
     own_table = task.name == UNNAMED
     source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
     return Card(
@@ -162,8 +146,8 @@ def task_card(
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
         recipe=_settings_of(trained),
-        scores=scores,
-        measured=_measured(trained, evaluation, report),
+        scores=card_scores({**report, "settings": {"frozen": trained.settings.frozen}}),
+        measured=measured_scores(report, "a table" if own_table else task.name),
         data=[source, *started.changed, *data_lines],
         versions={"torch": torch.__version__},
         example=examples[0] if examples else {},
@@ -186,20 +170,6 @@ def _settings_of(trained: TaskTraining) -> dict[str, Any]:
     return lengths | {name: head[name] for name in ("inverse_regularisation",) if name in head}
 
 
-def _measured(trained: TaskTraining, evaluation: Evaluation, report: Mapping[str, Any]) -> list[Measured]:
-    """The scores for the header of the card: of the development set, and of the further sets."""
-    dataset = "a table" if trained.task.name == UNNAMED else trained.task.name
-    splits = {"development": evaluation.defined_scores, **report["further_scores"]}
-    return [
-        Measured(
-            dataset=dataset,
-            split=split,
-            scores={name: value for name, value in scores.items() if value is not None and "thresh" not in name},
-        )
-        for split, scores in splits.items()
-    ]
-
-
 def _next_step(
     trained: TaskTraining, evaluation: Evaluation, training_scores: Mapping[str, Any], epochs: float
 ) -> dict[str, str] | None:
@@ -211,6 +181,7 @@ def _next_step(
     if trained.settings.frozen or trained.settings.freeze_encoder or not evaluation.scores:
         return None
     metric = next(iter(evaluation.scores))
+    rate = trained.plan.optimizer.learning_rate
     texts = [text for example in trained.scorer.train_split.examples for text in example.texts]
     return next_step(
         metric,
@@ -218,10 +189,12 @@ def _next_step(
         evaluation.scores[metric],
         (evaluation.baseline or {}).get(metric),
         hidden_size=trained.started.config.hidden_size,
-        learning_rate=trained.plan.optimizer.learning_rate,
+        learning_rate=rate,
+        higher_rate=min(2 * rate, max(MAX_RATE, rate)),
         epochs=trained.plan.epochs,
         is_english=is_english(texts),
         trend=development_trend(metric, trained.folder.journal_path, epochs, len(evaluation.predictions)),
+        baseline_name=trained.task.target.baseline_name,
     )
 
 

@@ -1,14 +1,20 @@
-"""Curves of runs from their journals; pictures.py draws them."""
+"""Curves of runs from their journals. Pages draw them as SVG, pictures.py as PNG."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.runtime.errors import MissingInput
+from albert.runtime.environment import lazy_import
+from albert.runtime.errors import MissingInput, Unavailable
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
+Points = Sequence[tuple[float, float]]
+"""Steps and values."""
+CURVES_NAME = "curves.png"
 _NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak_memory_bytes"}
 
 
@@ -48,3 +54,32 @@ def figures_of(record: dict[str, Any]) -> Iterator[str]:
     for name, value in record.items():
         if name not in _NOT_FIGURES and isinstance(value, int | float):
             yield name
+
+
+def points_of(records: Sequence[Mapping[str, Any]], figures: Sequence[str] = ()) -> dict[str, Points]:
+    """The training loss and the named evaluation figures of a journal, by title; curves of fewer than two points are
+    left out."""
+    curves: dict[str, Points] = {}
+    for event, name in (("train", "loss"), *(("evaluation", name) for name in figures)):
+        values = [(record["step"], record.get(name)) for record in records if record["event"] == event]
+        points = [(float(x), float(y)) for x, y in values if isinstance(y, int | float) and math.isfinite(y)]
+        title = "training loss" if event == "train" else f"{name.replace('_', ' ')}, held out"
+        if len(points) > 1:
+            curves[title] = points
+    return curves
+
+
+def journal_of(run: Path) -> list[dict[str, Any]]:
+    """The records of a run's journal; empty if there is none."""
+    journal = RunFolder(run).journal_path
+    return read_journal(journal) if journal.is_file() else []
+
+
+def draw_curves(run: Path) -> None:
+    """Draw the curves of a finished run into its folder, if they changed and matplotlib is installed."""
+    picture = run / CURVES_NAME
+    journal = RunFolder(run).journal_path
+    if picture.exists() and picture.stat().st_mtime >= journal.stat().st_mtime:
+        return
+    with contextlib.suppress(Unavailable, MissingInput):  # no matplotlib, or no update that was taken
+        lazy_import("albert.report.pictures", "plots").draw_runs(read_runs([run]), picture)

@@ -1,13 +1,13 @@
 """Pictures of the curves of runs and of scores by depth, and what all pictures have in common. They need matplotlib."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from albert.report.advice import baseline_name
 from albert.report.curves import RunCurves, figures_of
-from albert.report.depths import DepthCurve, DepthPoint
 from albert.runtime.environment import install_command
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_file
@@ -132,29 +132,35 @@ def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) ->
 # Scores against compute.
 
 
-def draw_curve(curve: DepthCurve, picture: Path) -> None:
-    """Draw the scores against the cost, with the depth at each point, as a PNG."""
+def draw_curve(report: Mapping[str, Any], picture: Path) -> None:
+    """Draw the scores against the cost, with the depth at each point, as a PNG.
+
+    Args:
+        report: what `albert evaluate --depth` writes with --results.
+    """
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    title = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
+    title = f"{report['task']}, {report['split']}: {report['examples']:,} examples; trained at depth "
+    title += f"{report['trained_depth']}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     work, times = figure.subplots(1, 2, sharey=True)
-    _draw_points(work, curve, lambda point: point.gflops)
-    work.set(xlabel="billion floating-point operations an example", ylabel=curve.metric.replace("_", " "))
-    _draw_points(times, curve, lambda point: point.milliseconds)
-    times.set(xlabel=f"milliseconds an example, median of {curve.rounds}")
+    metric = next(iter(report["points"][0]["scores"]))
+    _draw_points(work, report, metric, "gflops")
+    work.set(xlabel="billion floating-point operations an example", ylabel=metric.replace("_", " "))
+    _draw_points(times, report, metric, "milliseconds")
+    times.set(xlabel=f"milliseconds an example, median of {report['rounds']}")
     work.legend(frameon=False, fontsize=9, loc="lower right")
     save_figure(figure, picture)
 
 
-def _draw_points(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
-    points = sorted(curve.points, key=cost)
-    positions = {(cost(point), score): point for point in points if (score := point.scores[curve.metric]) is not None}
+def _draw_points(axes: Axes, report: Mapping[str, Any], metric: str, cost: str) -> None:
+    points = [point for point in report["points"] if point["scores"][metric] is not None]
+    positions = {(point[cost], point["scores"][metric]): point["depth"] for point in points}
     if positions:
-        axes.plot(*zip(*positions, strict=True), color=BLUE, marker="o", label="depth")
-    for position, point in positions.items():
-        axes.annotate(str(point.depth), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
-    constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
+        axes.plot(*zip(*sorted(positions), strict=True), color=BLUE, marker="o", label="depth")
+    for position, depth in positions.items():
+        axes.annotate(str(depth), position, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    constant = (report["baseline"] or {}).get(metric)
     if constant is not None:
-        axes.axhline(constant, color=GREY, linestyle="--", label="majority baseline")
+        axes.axhline(constant, color=GREY, linestyle="--", label=baseline_name(report))
     axes.set_xlim(left=0)
     style_axes(axes)

@@ -90,10 +90,8 @@ class DeclaredTask:
         if len(scores_of) < 2:
             return best, None
         parts = [f"for {' and '.join(names)} it is {label!r}" for label, names in scores_of.items()]
-        return (
-            best,
-            f"the majority baseline gives every row the same label, the best one for each score: {', '.join(parts)}",
-        )
+        what = f"the {self.target.baseline_name} gives every row the same label, the best one for each score"
+        return best, f"{what}: {', '.join(parts)}"
 
 
 def load_tasks(

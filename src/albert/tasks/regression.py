@@ -17,7 +17,7 @@ from albert.tasks.error_analysis import MAX_ERRORS, first_of_equal, text_of
 from albert.tasks.examples import Example, Features
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.pipeline import Empty, Head, TokensCut
-from albert.tasks.task import Predictions, stacked, table_file
+from albert.tasks.task import BEST_CONSTANT, Predictions, stacked, table_file
 from albert.tasks.texts import TextTask, costs
 
 MAX_NUMBER = 3.4e38
@@ -49,6 +49,7 @@ class Regression(TextTask):
     kind: ClassVar[str] = "regression"
     loss_name: ClassVar[str] = "score"
     problem_type: ClassVar[str | None] = "regression"
+    baseline_name: ClassVar[str] = BEST_CONSTANT
 
     @classmethod
     def of_head(cls, head: Head) -> "Regression | None":

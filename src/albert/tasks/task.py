@@ -28,6 +28,8 @@ MIN_HELD_OUT = 100
 """Examples; fewer than five times as many hold out a fifth."""
 MIN_EXAMPLES = 100
 """With fewer examples none is held out, and nothing is tuned."""
+MAJORITY = "majority baseline"
+BEST_CONSTANT = "best constant"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Task(Pipeline):
     """In `config.json`, as in transformers."""
     may_be_unlabelled: ClassVar[bool] = False
     """Whether no label is an answer, too."""
+    baseline_name: ClassVar[str] = MAJORITY
+    """What the best constant prediction is called beside scores."""
     takes_threshold: ClassVar[bool] = False
     """Whether labels are predicted from a probability on, which a user may give."""
     may_be_absent: bool = False

@@ -24,6 +24,8 @@ from albert.runtime.files import LOCK_NAME, locked, new_directory, remove_direct
 from albert.runtime.manifest import MANIFEST_NAME, is_intact, verify_directory
 
 RESULTS_NAME = "results.json"
+SUMMARY_NAME = "summary.json"
+"""In a directory of several runs."""
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
 

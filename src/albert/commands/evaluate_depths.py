@@ -51,12 +51,8 @@ class DepthCurve:
     rounds: int
     points: tuple[DepthPoint, ...]
     baseline: Mapping[str, float | None] | None
+    baseline_name: str
     notes: tuple[str, ...]
-
-    @property
-    def metric(self) -> str:
-        """The task's main metric, its first."""
-        return next(iter(self.points[0].scores))
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--results` writes."""
@@ -132,6 +128,7 @@ def depth_curve(
         rounds=rounds,
         points=tuple(points),
         baseline=baseline,
+        baseline_name=task.target.baseline_name,
         notes=opened.notes,
     )
 

@@ -29,7 +29,7 @@ WORK = (
         "albert.inference.files",
         "albert.pretraining.start",
     ),
-    *("albert.checkpoints.hub", "albert.tasks.custom", "albert.text.unknown"),
+    *("albert.checkpoints.hub", "albert.columns.read", "albert.text.unknown"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers
     *("sklearn.metrics", "rich._emoji_codes"),  # imported late for scores and tables
     *("albert.report.pictures", "torch.utils.tensorboard"),  # imported late by runs

@@ -13,9 +13,9 @@ from albert.cli.main import run
 from albert.finetuning.options import rate_for_width
 from albert.model.albert import AlbertForPairClassification
 from albert.runtime.json_files import read_journal, read_json_object
+from albert.tables.split_files import SplitFiles, read_rows
 from albert.tasks.glue import SST2
 from albert.tasks.metrics import accuracy, f1
-from albert.tasks.split_files import SplitFiles, read_rows
 from albert.tasks.submission import DECLARED
 
 

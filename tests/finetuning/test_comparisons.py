@@ -12,6 +12,7 @@ from tests.tiny import short_task
 
 import albert
 from albert.cli.main import run
+from albert.columns.read import read_task
 from albert.finetuning import several
 from albert.finetuning.comparisons import folds_of
 from albert.finetuning.data import balanced_weights
@@ -22,7 +23,6 @@ from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
-from albert.tasks.custom import read_task
 from albert.tasks.examples import IGNORE_INDEX
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import MAJORITY

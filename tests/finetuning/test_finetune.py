@@ -17,6 +17,7 @@ from torch.nn import functional
 import albert
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
+from albert.columns.read import declare_custom_task
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, random_encoder_like, start_model
@@ -31,7 +32,6 @@ from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRec
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
-from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import join_sequences
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import albert
 from albert.checkpoints.model_directory import open_model, read_config
 from albert.cli.main import run
+from albert.columns.read import read_task
 from albert.finetuning import frozen_head
 from albert.finetuning.data import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
@@ -28,7 +29,6 @@ from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar
-from albert.tasks.custom import read_task
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.submission import DECLARED

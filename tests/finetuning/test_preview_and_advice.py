@@ -8,9 +8,9 @@ import pytest
 
 import albert
 from albert.cli.main import run
+from albert.columns.read import read_task
 from albert.runtime.json_files import read_json_object
 from albert.runtime.progress import Bar
-from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask
 from albert.text.unknown import is_english
 

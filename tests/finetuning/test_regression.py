@@ -11,6 +11,7 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
+from albert.columns.read import read_task
 from albert.finetuning.data import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder
@@ -18,7 +19,6 @@ from albert.finetuning.run import finetune
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import Distillation, FinetuningSettings
 from albert.runtime.json_files import read_journal
-from albert.tasks.custom import read_task
 from albert.tasks.table_task import TableTask
 from albert.text.tokenizer_loading import load_tokenizer
 

@@ -24,7 +24,8 @@ from albert.tables.table import Answer
 from albert.tasks.examples import IGNORE_INDEX, Example
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.single_label import SingleLabel
-from albert.tasks.span import CHOSEN_ON_THESE, hold_out_questions
+from albert.tasks.span import CHOSEN_ON_THESE
+from albert.tasks.span_answers import hold_out_questions
 from albert.tasks.span_windows import span_features
 from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from albert.columns.read import declare_custom_task
 from albert.tasks import linear_baseline as linear
-from albert.tasks.custom import declare_custom_task
 from albert.tasks.examples import Example
 from albert.tasks.inputs import Pair, Single, Words
 from albert.tasks.linear_baseline import word_shape

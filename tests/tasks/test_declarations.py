@@ -13,11 +13,11 @@ from tests.refusals import refusal
 
 from albert.recipes.finetuning import TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
+from albert.tables.split_files import read_rows
 from albert.tasks.glue import AX, COLA, QQP, RTE, SST2, STSB
 from albert.tasks.race import RACE
 from albert.tasks.regression import Regression
 from albert.tasks.span import Span
-from albert.tasks.split_files import read_rows
 from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions
 from albert.tasks.submission import DECLARED, find_task, submission_files
 

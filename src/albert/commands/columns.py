@@ -94,7 +94,8 @@ class Columns:
         if self.kind is not None:
             values["kind"] = "regression" if self.kind == "number" else self.kind
             if base.kind not in (None, values["kind"]):
-                base = replace(base, metrics=None, labels=None, separator=None)  # are those of another kind
+                others = {"metrics": None, "labels": None, "separator": None, "positive": None, "label_names": None}
+                base = replace(base, **others)  # are those of another kind
         files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
         return replace(base, **files, **values)
 

@@ -152,13 +152,13 @@ def evaluate(
     check_combination(given, task, models, folder, dev_file, depths, precisions)
 
     with imports():
+        from albert.columns.read import TableSource
         from albert.commands.evaluate_precisions import precision_scores
         from albert.finetuning.evaluation import evaluate_models, write_predictions
         from albert.inference.engine import choose_precision, use_fast_encoders
         from albert.report.evaluations import lines_about_model, result_of_split
         from albert.runtime.devices import pick_device
         from albert.runtime.files import write_text
-        from albert.tasks.custom import TableSource
         from albert.tasks.submission import submission_files
 
     overrides = {"hidden_act": hidden_act, "num_attention_heads": num_attention_heads}
@@ -377,7 +377,7 @@ def task_of_model(
     """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
     the rows are of the file that it was trained on."""
     from albert.checkpoints.hub import find_model
-    from albert.tasks.custom import for_other_file, read_task
+    from albert.columns.read import for_other_file, read_task
     from albert.tasks.table_task import table_task_of
 
     directory = find_model(model)
@@ -490,7 +490,7 @@ def finish(result: "Result", file: Path | None, on_result: "Callable[[Result], N
 def warnings_on_texts(task: DeclaredTask, data: Path, split: str, model: str) -> tuple[str, ...]:
     """Lines if the model's vocabulary does not know the text of a split, and if texts are empty."""
     from albert.checkpoints.hub import find_model
-    from albert.tasks.table_task import unknown_texts
+    from albert.columns.statistics import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
     tokenizer = load_tokenizer(find_model(model))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from albert.cli.main import imports
 from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, file_of, given_options, is_options_file, keys_in, read_keys
+from albert.columns.statistics import table_statistics
 from albert.commands.checks import check_data, check_options, is_benchmark
 from albert.commands.columns import Columns, LabelKind, TableKeys
 from albert.commands.function import command, definition_of, on_command_line, remedy_in_python
@@ -26,14 +27,14 @@ from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import QuestionInContext, Single
 from albert.tasks.span import Span
-from albert.tasks.table_task import HeldOut, TableTask, load_table_task, table_statistics
+from albert.tasks.table_task import HeldOut, TableTask, load_table_task
 
 if TYPE_CHECKING:
+    from albert.columns.read import ReadTask
     from albert.finetuning.model import Start
     from albert.finetuning.run_record import FinetuningResult
     from albert.report.reading import DataReport
     from albert.report.result import Result
-    from albert.tasks.custom import ReadTask
 
 CONTRADICTIONS = 0.2
 """Share of the rows that may repeat a text with another label without a warning."""
@@ -288,7 +289,7 @@ def learned_task(
 
 def read_own_table(program: str, inputs: Inputs, chosen: FinetuneKeys, is_divided: bool) -> "ReadTask":
     """The user's own task, from the options, the task of a run, and the rows."""
-    from albert.tasks.custom import read_task
+    from albert.columns.read import read_task
 
     share = inputs.dev if isinstance(inputs.dev, float) else None
     dev = inputs.dev if isinstance(inputs.dev, Path) else None
@@ -309,7 +310,7 @@ def read_own_table(program: str, inputs: Inputs, chosen: FinetuneKeys, is_divide
 def with_test_file(read: "ReadTask", test: Path) -> "ReadTask":
     """The task with a further file that is scored. What was said about the format of files holds for it only if it has
     the ending of one of them."""
-    from albert.tasks.custom import TableSource, for_other_file
+    from albert.columns.read import TableSource, for_other_file
 
     read_alone = TableSource(for_other_file(read.table_task, test), read.tables).with_files({"test": test})
     source = TableSource(read.table_task, read_alone.tables)
@@ -378,8 +379,8 @@ def report_on_rows(
 ) -> "DataReport":
     """How the rows were read, and their statistics in tokens of the model."""
     from albert.checkpoints.hub import find_model
+    from albert.columns.statistics import unknown_texts
     from albert.report.reading import DataReport
-    from albert.tasks.table_task import unknown_texts
     from albert.text.tokenizer_loading import load_tokenizer
 
     tokenizer = load_tokenizer(find_model(model))

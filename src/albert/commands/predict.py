@@ -198,12 +198,12 @@ def predict(
         from albert.checkpoints.hub import find_model
         from albert.checkpoints.huggingface import kind_of
         from albert.checkpoints.model_directory import read_config
+        from albert.columns.read import for_other_file
         from albert.inference.files import FilePrediction, opened_input, predict_file
         from albert.inference.predictor import Predictor
         from albert.inference.texts import MEANINGLESS_ANSWER, MEANINGLESS_VECTOR, check_second_texts
         from albert.tables.rows import sentences_of_lines
-        from albert.tables.table_file import WORDS
-        from albert.tasks.custom import for_other_file
+        from albert.tables.table import WORDS
         from albert.tasks.table_task import table_task_of
         from albert.text.unknown import unknown_warning
 

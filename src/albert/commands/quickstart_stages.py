@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from albert.columns.read import declare_custom_task
 from albert.commands.sample import AUTHORS, labelled_passages, split_chapters, write_passages, write_text_corpus
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
@@ -23,7 +24,6 @@ from albert.runtime.devices import describe_machine
 from albert.runtime.errors import Unavailable
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
-from albert.tasks.custom import declare_custom_task
 from albert.text.corpus import read_corpus
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from albert.columns.read import TableSource
 from albert.finetuning.model import Start
 from albert.finetuning.options import RecipeLike, requested_recipe
 from albert.finetuning.several import SweepRun, finetune_one, require_one_that_ended
@@ -21,7 +22,6 @@ from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_versioned
 from albert.tables.table import Table
-from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_better
 from albert.training.run_folder import SUMMARY_NAME

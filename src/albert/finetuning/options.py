@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from albert.columns.read import TableSource
 from albert.recipes.architecture import FULL_WIDTH
 from albert.recipes.finetuning import RecipeChanges, TaskRecipe
 from albert.recipes.optimizer import OptimizerRecipe, warmup_then_linear
 from albert.runtime.json_files import from_json
-from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import DECLARED
 

@@ -21,6 +21,7 @@ import torch
 
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import save_model_directory
+from albert.columns.read import TableSource
 from albert.finetuning.data import (
     PreparedSplit,
     TaskBatches,
@@ -67,7 +68,6 @@ from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import write_text
 from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
 from albert.runtime.words import counted
-from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.table_task import save_table_task

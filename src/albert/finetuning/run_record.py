@@ -10,6 +10,7 @@ import torch
 
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
+from albert.columns.read import TableSource
 from albert.finetuning.model import PretrainedEncoder, Start, StartedModel, choose_pairs
 from albert.finetuning.options import (
     MIN_SELECTING_ROWS,
@@ -25,7 +26,6 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_versioned, to_json
 from albert.runtime.words import counted
-from albert.tasks.custom import TableSource
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example
 from albert.training.run_folder import RunFolder

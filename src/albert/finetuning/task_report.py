@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from albert.checkpoints.card import Card
+from albert.columns.read import TableSource
 from albert.finetuning.evaluation import Evaluation, analysis_of
 from albert.finetuning.options import MAX_RATE
 from albert.finetuning.selection import describe_selection, development_curve, development_trend
@@ -17,9 +18,8 @@ from albert.report.card import card_scores, measured_scores
 from albert.report.notes import counts_of_rows
 from albert.runtime.json_files import to_json
 from albert.runtime.words import counted
-from albert.tasks.custom import TableSource
 from albert.tasks.declared import UNNAMED
-from albert.tasks.infer import similar_labels
+from albert.tasks.labels import similar_labels
 from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.span import Span
 from albert.text.unknown import is_english

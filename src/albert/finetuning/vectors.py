@@ -38,7 +38,7 @@ from albert.runtime.json_files import fingerprint_of
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.runtime.words import counted
-from albert.tasks.custom import read_table
+from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.metrics import spearman
 from albert.training.metric_logger import require_logger

@@ -39,7 +39,7 @@ from albert.tables.records import Record
 from albert.tables.rows import open_table, records_of
 from albert.tables.table_file import Layout, TableFile
 from albert.tasks.examples import Example
-from albert.tasks.multiple_choice import labels_of_options
+from albert.tasks.option_columns import labels_of_options
 from albert.tasks.pipeline import ENDINGS, ERROR, Fields, Pipeline, UnansweredTexts
 from albert.training.run_folder import Stopped, stop_signals
 

@@ -4,14 +4,15 @@ training: in full where only the rows are looked at, in half a screen at the sta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from albert.columns.read import ReadTask
+from albert.columns.statistics import SplitStatistics
 from albert.report.display import Displayable
 from albert.report.tables import Table, beginning
 from albert.runtime.words import counted
 from albert.tables.fields import as_number
 from albert.tables.table import Field
 from albert.tables.table import Table as Rows
-from albert.tasks.custom import ReadTask
-from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
+from albert.tasks.table_task import COLUMNS, TableTask
 
 SHOWN_LABELS = 100
 SHOWN_LABELS_OF_RUN = 6

@@ -31,8 +31,8 @@ from albert.tables.files import COMPRESSIONS, Advance, InputFile, input_file, op
 from albert.tables.folders import read_folder
 from albert.tables.json_tables import json_lines, open_json
 from albert.tables.records import Record, read_records
-from albert.tables.table import Row, Table
-from albert.tables.table_file import ENDINGS, WORDS, Format, Layout, TableFile
+from albert.tables.table import WORDS, Row, Table
+from albert.tables.table_file import ENDINGS, Format, Layout, TableFile
 from albert.tables.tagged import (
     LONG_SENTENCE,
     MAX_SENTENCE_LENGTH,

@@ -1,10 +1,15 @@
 """Rows of a table, as a task reads them."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from albert.runtime.errors import DamagedData, did_you_mean
+
+WORDS = "words"
+TAGS = "tags"
+"""The columns of tagged text."""
 
 
 @dataclass(frozen=True)
@@ -114,3 +119,34 @@ class Table:
             is_there = column in self.rows.names
             return [*self.rows.column(column)] if is_there else [None] * len(self.rows)
         return [row.fields.get(column) for row in self.rows]
+
+    def changed(self, column: str, convert: Callable[[Row, Field], Field | None]) -> "Table":
+        """The table with other values in a column; None removes one."""
+        rows = []
+        for row in self.rows:
+            value = row.fields.get(column)
+            new = None if value is None else convert(row, value)
+            if new is value or new == value:
+                rows.append(row)
+            elif new is None:
+                rows.append(replace(row, fields={name: each for name, each in row.fields.items() if name != column}))
+            else:
+                rows.append(replace(row, fields={**row.fields, column: new}))
+        return replace(self, rows=rows)
+
+
+def convert_rows(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
+    """Convert every row; the first error is raised, with the number of further rows that have one."""
+    converted = []
+    first = None
+    more = 0
+    for row in rows:
+        try:
+            converted.append(convert(row))
+        except DamagedData as error:
+            more += first is not None
+            first = first or error
+    if first is not None:
+        others = f"{more:,} more row{'s' * (more > 1)} like this" if more else None
+        raise DamagedData(first.subject, first.why, "; ".join(filter(None, (first.remedy, others))) or None)
+    return converted

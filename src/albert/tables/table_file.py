@@ -31,9 +31,6 @@ ENDINGS: dict[str, Format] = {
     ".ods": "xlsx",
 }
 """Endings that say the format; of a file with another ending the content decides."""
-WORDS = "words"
-TAGS = "tags"
-"""The columns of tagged text."""
 
 
 @dataclass(frozen=True, kw_only=True)

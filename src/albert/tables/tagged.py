@@ -13,7 +13,8 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.tables.encodings import lines_of
 from albert.tables.files import InputFile
 from albert.tables.records import Record
-from albert.tables.table_file import TAGS, WORDS, Layout, TableFile, Tagged
+from albert.tables.table import TAGS, WORDS
+from albert.tables.table_file import Layout, TableFile, Tagged
 
 _DOCUMENT = "-DOCSTART-"
 TAGGED_SHARE = 0.95

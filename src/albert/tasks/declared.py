@@ -10,11 +10,12 @@ from importlib.resources import files
 from typing import Any
 
 from albert.recipes.finetuning import TaskRecipe
+from albert.tables.source import Source
 from albert.tables.table import Row
 from albert.tasks.examples import Example
 from albert.tasks.inputs import Inputs
 from albert.tasks.metrics import Metric, is_better, task_scores
-from albert.tasks.source import Source
+from albert.tasks.table_task import UNNAMED
 from albert.tasks.task import Task
 
 
@@ -26,10 +27,6 @@ class Published:
     metric: str
     score: float
     source: str
-
-
-UNNAMED = "custom"
-"""The default name of a task on a table."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ imported when figures are needed.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,63 @@ def class_analysis(
         "errors": most_confident(errors),
         "calibration": calibration(confidence, gold == predicted),
     }
+
+
+def tag_analysis(
+    names: Mapping[str, str],
+    examples: Sequence[Example],
+    predictions: Sequence[Mapping[str, Any]],
+    entities: Callable[[Sequence[str]], list[Any]] | None,
+) -> dict[str, Any]:
+    """Of the entities of sentences, or of their words.
+
+    Args:
+        names: of the tags, in the order of their ids.
+        entities: those that the tags of a sentence form; None for words.
+    """
+    units: list[tuple[str, str]] = []
+    errors = []
+    for example, entry in zip(examples, predictions, strict=True):
+        in_gold, in_predicted = (
+            _units_of([names[tag] for tag in entry[key]], entities) for key in ("gold", "prediction")
+        )
+        for start, end in sorted({*in_gold, *in_predicted}):
+            gold = in_gold.get((start, end), NONE)
+            predicted = in_predicted.get((start, end), NONE)
+            units.append((gold, predicted))
+            if gold == predicted:
+                continue
+            error = {
+                "id": example.identifier,
+                "text": excerpt(example.texts, start, end),
+                "words": " ".join(example.texts[start:end]),
+                "gold": gold,
+                "predicted": predicted,
+                "probability": float(np.mean(entry["probabilities"][start:end])),
+            }
+            errors.append(error)
+    types = sorted({name for unit in units for name in unit} - {NONE})
+    if entities is None:
+        types = [name for name in names.values() if name in types]
+    shown = types if entities is None else [*types, NONE]
+    ids = {name: index for index, name in enumerate(shown)}
+    golds = np.array([ids[gold] for gold, _ in units], np.int64)
+    found = np.array([ids[predicted] for _, predicted in units], np.int64)
+    right = [a == b for entry in predictions for a, b in zip(entry["gold"], entry["prediction"], strict=True)]
+    confidence = [value for entry in predictions for value in entry["probabilities"]]
+    return {
+        "per_class": per_class(types, golds, found),
+        "confusion": confusion(shown, golds, found),
+        "errors": most_confident(errors),
+        "calibration": calibration(np.array(confidence), np.array(right, np.bool_)),
+    }
+
+
+def _units_of(tags: Sequence[str], entities: Callable[[Sequence[str]], list[Any]] | None) -> dict[tuple[int, int], str]:
+    """What is counted in a sentence, an entity or a word: its first word and the one after its last, and its type."""
+    if entities is None:
+        return {(place, place + 1): tag for place, tag in enumerate(tags)}
+    return {(entity.start, entity.end): entity.type for entity in entities(tags)}
 
 
 # --------------------------------------------------------------------------------------------------------------------

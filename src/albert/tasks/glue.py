@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
+from albert.tables.split_files import SplitFiles, read_rows
 from albert.tables.table import Row, Table
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import Pair, Single
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
-from albert.tasks.split_files import SplitFiles, read_rows
 
 
 def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Table:

@@ -1,5 +1,6 @@
 """Multi-label classification: any number of labels for each text or pair of texts."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,15 +10,32 @@ import numpy as np
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
-from albert.tables.table import Row
+from albert.tables.table import Row, Table
 from albert.tasks.error_analysis import MAX_ERRORS, NONE, calibration, first_of_equal, largest, per_class, text_of
 from albert.tasks.examples import Example, Features, label_sets
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name, quoted_columns
+from albert.tasks.label_doubts import separator_of
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold, saved_label_threshold
-from albert.tasks.metrics import Metric
+from albert.tasks.labels import (
+    are_vectors,
+    columns_joined,
+    doubtful_labels,
+    equal_labels,
+    labels_inferred,
+    names_of_labels,
+    ones_of_vectors,
+    refuse_unknown_labels,
+    spelled_labels,
+    vectors_read,
+    with_label_cells,
+    with_label_names,
+)
+from albert.tasks.metrics import Metric, multi_label_scores
 from albert.tasks.pipeline import Head, Lengths
 from albert.tasks.single_label import LabelScore, SingleLabel, ranked_labels, scores_by_label
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import Labelled, Predictions, hold_out_examples, label_id, object_file, stacked
-from albert.tasks.texts import TextTask
+from albert.tasks.texts import TextTask, has_text_and_label, text_inputs
 from albert.text.tokenizer import Tokenizer
 
 
@@ -49,6 +67,66 @@ class MultiLabel(TextTask, Labelled):
         if head.problem_type != cls.problem_type or not head.is_trained(cls.heads):
             return None
         return cls(head.labels, "label").tuned_as(head.config, head.model, head.threshold)
+
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    own_settings = ("labels", "label_names", "label_columns", "separator")
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        """Several columns of labels, lists beside a text, or vectors with any number of ones."""
+        if task.label_columns is not None:
+            task = with_label_cells(task, table)
+            cells = "0 or 1" if task.label_cells == "one_hot" else "a label, or nothing,"
+            why = f"--label names {len(task.label_columns or ())} columns, and each row has {cells} in each"
+            return Recognised(task, why, "--kind classification")
+        if task.label is None or not has_text_and_label(task, table):
+            return None
+        if are_vectors(table, task.label):
+            if all(ones == 1 for ones in ones_of_vectors(table, task.label)):
+                return None
+            return Recognised(task, f"{task.label!r} holds vectors with any number of ones", "a column of labels")
+        lists = [value for value in table.values(task.label) if isinstance(value, tuple)]
+        if all(len(value) == 1 for value in lists):
+            return None
+        return Recognised(task, f"{task.label!r} holds lists", "a column of one label a row")
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        """A list of labels in each row, from a column, from several columns, or from vectors."""
+        if task.label_columns is not None:
+            return columns_joined(task, table, source)
+        return vectors_read(task, table)
+
+    @classmethod
+    def completed(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred], to_learn: bool
+    ) -> tuple[TableTask, Table]:
+        """The separator and the labels."""
+        refuse_unknown_labels(task, to_learn)
+        column = str(task.label)
+        task = _with_separator(task, table, column, inferred)
+        own = cls((), column, task.separator or "|")
+        counts = Counter(label for row in table.rows for label in own.written_labels(row) if label)
+        if task.labels is None:
+            task = labels_inferred(task, table, source, column, set(equal_labels(counts).values()), inferred)
+            inferred += doubtful_labels(task.labels or ())
+        task = with_label_names(task, inferred)
+        return task, spelled_labels(task, table, task.separator)
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        assert task.label is not None and task.labels is not None
+        target = cls(task.labels, task.label, task.separator or "|", names_of_labels(task))
+        texts = quoted_columns(task.text, task.pair)
+        about = f"Predicts which of {len(task.labels)} labels `{task.label}` has, from {texts}"
+        return TableDeclaration(task, text_inputs(task), target, about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        return metrics_by_name(multi_label_scores)
 
     # ---- From a row of a table to an example, and to token ids ------------------------------------------------------
 
@@ -284,3 +362,20 @@ class MultiLabel(TextTask, Labelled):
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """An object of example to list of labels."""
         return {f"{name}.json": object_file(entries, "prediction")}
+
+
+def _with_separator(task: TableTask, table: Table, column: str, inferred: list[Inferred]) -> TableTask:
+    """The task with the sign between several labels in one text."""
+    if task.separator is not None:
+        return task
+    texts = [value for value in table.values(column) if isinstance(value, str)]
+    separator = separator_of(dict.fromkeys(texts))
+    if separator is None:  # few combinations of many labels
+        separator = next((each for each in "|;," if any(each in text.strip() for text in texts)), None)
+    if separator is not None:
+        share = sum(separator in text for text in texts) / len(texts)
+        why = f"{share:.0%} of {len(texts):,} rows have it"
+        inferred.append(Inferred("separator", repr(separator), why, "--separator ;"))
+    elif texts and len(texts) == len(table.rows):  # no row has a list
+        inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
+    return replace(task, separator=separator or "|")

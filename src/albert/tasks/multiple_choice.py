@@ -5,20 +5,33 @@ each sequence, and the scores of a question's options compete. As in the referen
 question, or follows it; question and option are cut at the start, the passage at its end."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
-from albert.recipes.finetuning import PairEncoding
+from albert.recipes.finetuning import PairEncoding, TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.runtime.progress import progress
 from albert.tables.records import Record
-from albert.tables.table import Row
+from albert.tables.table import Row, Table
+from albert.tasks.cells import lists_read
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import ENCODING_CHUNK, Example, Features, asked, join_sequences
-from albert.tasks.inputs import Inputs
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name, quoted_columns
+from albert.tasks.inputs import Inputs, QuestionInContext
+from albert.tasks.metrics import Metric, accuracy
+from albert.tasks.option_columns import (
+    LABELS_OF_OPTIONS,
+    NO_QUESTION,
+    NO_TEXT,
+    OPTION_LABELS,
+    infer_option_labels,
+    named_options,
+    option_names,
+    with_options,
+)
 from albert.tasks.pipeline import (
     Bounds,
     Fields,
@@ -29,6 +42,7 @@ from albert.tasks.pipeline import (
     text_of,
     tokens_cut_field,
 )
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     Predictions,
     Task,
@@ -44,21 +58,6 @@ from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
-
-OPTION_LABELS = "(option labels)"
-"""A column with how each option is called in the labels of the file, where that is not the name of its column."""
-
-
-def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], listed: Sequence[str]) -> list[str]:
-    """How a file with labels of this meaning (`TableTask.option_labels`) calls each option."""
-    match meaning:
-        case "letter":
-            return [chr(ord("A") + index) for index in range(len(names))]
-        case "from-0" | "from-1":
-            return [str(index + (meaning == "from-1")) for index in range(len(names))]
-        case "text":
-            return list(texts)
-    return [*listed, *[""] * len(names)][: len(names)] if listed else list(names)
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,66 @@ class MultipleChoice(Task):
             return lengths
         return lengths._replace(question_length=(lengths.max_length - 3) // 2)
 
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    needed_columns = ("options", "label")
+    further_columns = ("text", "question")
+    own_settings = ("option_labels",)
+    table_recipe = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_length=512, question_length=128)
+
+    @classmethod
+    def named_columns(cls, task: TableTask, table: Table, inferred: list[Inferred]) -> TableTask | None:
+        """Options, in columns or in lists, and a label that names one of them."""
+        if task.options is None and (task.given_columns or task.label_columns is not None):
+            return None
+        if task.options is None:
+            return named_options(task, table, inferred)
+        inner = f"{task.options[0]}.text"
+        is_object = len(task.options) == 1 and task.options[0] not in table.columns and inner in table.columns
+        return replace(task, options=(inner,)) if is_object else task
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        return None if task.options is None else Recognised(task, "options are named", "leave out --options")
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        return task, lists_read(table, task.options if task.options is not None and len(task.options) == 1 else ())
+
+    @classmethod
+    def completed(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred], to_learn: bool
+    ) -> tuple[TableTask, Table]:
+        """What a label means: the name, the letter, the number or the text of an option."""
+        if task.text is None and task.question is None:
+            raise UsageError(cls.kind, "needs --text or --question, or both")
+        if any(isinstance(value, tuple) for value in table.values(str(task.label))):
+            why = "holds lists, and a multiple choice has one right option"
+            raise UsageError(f"column {task.label!r}", why, LABELS_OF_OPTIONS)
+        if task.option_labels is None:
+            task = replace(task, option_labels=infer_option_labels(task, table))
+            why = f"this way fits the labels in {task.label!r}"
+            inferred.append(Inferred("labels of options", str(task.option_labels), why, "option_labels=from-1"))
+        return task, table
+
+    @classmethod
+    def prepared(cls, task: TableTask, table: Table) -> Table:
+        return with_options(task, table)
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        options = max((option_names(task, table) for table in tables.values()), key=len)
+        texts = quoted_columns(task.question, task.text)
+        about = "Chooses among options" + (f", given {texts}" if texts else "")
+        inputs = QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT)
+        return TableDeclaration(task, inputs, cls(options, str(task.label)), about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        return metrics_by_name(accuracy)
+
     # ---- From a row of a table to an example ------------------------------------------------------------------------
 
     @property
@@ -142,6 +201,12 @@ class MultipleChoice(Task):
         gold = self.gold(row, texts) if labelled else None
         labels = row.texts(OPTION_LABELS) if OPTION_LABELS in row.fields else ()
         return Example(row.identifier, row.where, texts, gold, options=options, group=row.group, option_labels=labels)
+
+    def sequences_of(self, row: Row, inputs: Inputs) -> tuple[list[str], list[str]]:
+        """The passage, and the question with each option."""
+        (question, context), _ = super().sequences_of(row, inputs)
+        options = (row.fields.get(column) for column in self.options)
+        return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
 
     # ---- A row of a file: a context, at least two options, and a question if there is one ---------------------------
 

@@ -12,12 +12,12 @@ from typing import Any
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.tables.files import input_file
 from albert.tables.records import read_records
+from albert.tables.split_files import SplitFiles, json_entry
 from albert.tables.table import Row, Table
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.metrics import accuracy
 from albert.tasks.multiple_choice import MultipleChoice
-from albert.tasks.split_files import SplitFiles, json_entry
 
 _OPTIONS = ("A", "B", "C", "D")
 _LEVELS = ("middle", "high")

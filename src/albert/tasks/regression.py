@@ -10,16 +10,23 @@ from typing import Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.tables.fields import as_number
-from albert.tables.table import Row
+from albert.tables.table import Row, Table
 from albert.tasks.error_analysis import MAX_ERRORS, first_of_equal, text_of
 from albert.tasks.examples import Example, Features
-from albert.tasks.metrics import Metric, NumberScale
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name, quoted_columns
+from albert.tasks.label_doubts import MANY_VALUES
+from albert.tasks.labels import are_vectors, one_label
+from albert.tasks.metrics import Metric, NumberScale, mean_absolute_error, pearson, spearman
+from albert.tasks.numbers import refuse_signs_of_thousands, refuse_written_numbers
 from albert.tasks.pipeline import Empty, Head, TokensCut
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import BEST_CONSTANT, Predictions, stacked, table_file
-from albert.tasks.texts import TextTask, costs
+from albert.tasks.texts import TextTask, costs, has_text_and_label, text_inputs
 
+MAX_CLASSES = 200
+"""More different whole numbers than this are not ids of classes."""
 MAX_NUMBER = 3.4e38
 """Numbers are learned and predicted in float32."""
 
@@ -57,6 +64,69 @@ class Regression(TextTask):
         if not is_number or not head.is_trained(cls.heads):
             return None
         return cls(head.labels[0], activation=head.score_activation)
+
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    own_settings = ("decimal",)
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        """Numbers with fractions, or more than 20 different ones. Raises UsageError if these may be ids of classes: at
+        most 200 whole numbers from 0 or 1 on, without gaps, with two rows each on average."""
+        if task.label is None or not has_text_and_label(task, table):
+            return None
+        label = task.label
+        values = table.values(label)
+        texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
+        different = set(texts)
+        numbers = {number for value in different if (number := as_number(value)) is not None}
+        are_whole = all(number.is_integer() for number in numbers)
+        has_lists = any(isinstance(value, tuple) for value in values)
+        if has_lists or any(as_number(value) is None for value in different):
+            return None
+        why = f"{len(different):,} different values in {label!r}"
+        if not are_whole:
+            return Recognised(task, f"{why}, numbers with fractions", "--kind classification")
+        if len(different) <= MANY_VALUES:
+            return None
+        low = min(numbers)
+        high = max(numbers)
+        without_gaps = low in (0, 1) and high - low + 1 == len(numbers)
+        if without_gaps and len(texts) >= 2 * len(different) and len(numbers) <= MAX_CLASSES:
+            why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
+            raise UsageError(f"column {label!r}", why, "say --kind classification or --kind number")
+        return Recognised(task, f"{why}, whole numbers from {low:.0f} to {high:.0f}", "--kind classification")
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        """One number in each row."""
+        if task.label is None:
+            return task, table
+        if are_vectors(table, task.label):
+            why = "holds vectors of 0 and 1"
+            raise UsageError(f"column {task.label!r}", why, "they are labels: leave out --kind number")
+        refuse_written_numbers(table, task.label)
+        return task, one_label(table, task.label)
+
+    @classmethod
+    def completed(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred], to_learn: bool
+    ) -> tuple[TableTask, Table]:
+        if to_learn:
+            refuse_signs_of_thousands(task, table, str(task.label))
+        return task, table
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        assert task.label is not None
+        about = f"Predicts the number `{task.label}` from {quoted_columns(task.text, task.pair)}"
+        return TableDeclaration(task, text_inputs(task), cls(task.label), about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        return metrics_by_name(pearson, spearman, mean_absolute_error)
 
     # ---- From a row of a table to an example ------------------------------------------------------------------------
 

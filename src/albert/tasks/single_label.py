@@ -1,18 +1,40 @@
 """Classification: one of several classes for each text or pair of texts."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 
-from albert.runtime.errors import InvalidConfiguration
-from albert.tables.table import Row
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
+from albert.tables.fields import as_number
+from albert.tables.table import Field, Row, Table
+from albert.tasks import metrics
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import Example, Features
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name, quoted_columns
+from albert.tasks.label_doubts import MANY_VALUES, refuse_doubtful_classes
+from albert.tasks.labels import (
+    are_vectors,
+    columns_joined,
+    doubtful_labels,
+    equal_labels,
+    label_key,
+    labels_inferred,
+    names_of_labels,
+    one_label,
+    ones_of_vectors,
+    refuse_unknown_labels,
+    spelled_labels,
+    vectors_read,
+    with_label_names,
+)
 from albert.tasks.metrics import Metric
+from albert.tasks.numbers import refuse_comma_numbers
 from albert.tasks.pipeline import Empty, Head, TokensCut
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     Labelled,
     Predictions,
@@ -26,7 +48,16 @@ from albert.tasks.task import (
     stacked,
     table_file,
 )
-from albert.tasks.texts import TextTask, costs
+from albert.tasks.texts import TextTask, costs, has_text_and_label, text_inputs
+
+MAX_NAMED = 10
+"""The largest number of labels that a description names."""
+MOSTLY_ONE_CLASS = 0.8
+"""The share of the most frequent class from which on accuracy says little, so that F1 chooses the best evaluation."""
+RARE_CLASS = 0.5
+"""A class is rare, so that F1 chooses, too, if its share is below this part of that of equally frequent classes."""
+MIN_RARE_ROWS = 10
+"""A class with fewer rows does not count as rare: its F1 is that of a few rows."""
 
 
 class LabelScore(TypedDict):
@@ -67,6 +98,95 @@ class SingleLabel(TextTask, Labelled):
         if not has_classes or not head.is_trained(cls.heads):
             return None
         return cls(head.labels, "label", are_numbers=head.problem_type == "regression")
+
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    own_settings = ("labels", "label_names", "label_columns", "positive")
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        """What no other kind recognises is classification; UsageError for values that are hardly classes."""
+        if task.label is None or not has_text_and_label(task, table):
+            return Recognised(task, "a text and a label are named", "")
+        label = task.label
+        override = "--kind multi-label"
+        if are_vectors(table, label):
+            return Recognised(task, f"{label!r} holds vectors with one 1 each", override)
+        values = table.values(label)
+        if any(isinstance(value, tuple) for value in values):
+            return Recognised(task, f"every list in {label!r} has one label", override)
+        texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
+        different = set(texts)
+        why = f"{len(different):,} different values in {label!r}"
+        override = "--kind number, --kind multi-label"
+        if all(as_number(value) is not None for value in different):
+            return Recognised(task, f"{why}, at most {MANY_VALUES}", override)
+        refuse_doubtful_classes(texts, label)
+        return Recognised(task, f"{why}, not all of them numbers", override)
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        """One label in each row, from a column, from several columns, or from vectors."""
+        if task.label_columns is not None:
+            task, table = columns_joined(task, table, source)
+            return task, _only_labels(table, str(task.label))
+        if task.label is None:
+            return task, table
+        if are_vectors(table, task.label):
+            if any(ones != 1 for ones in ones_of_vectors(table, task.label)):
+                why = f"the vectors in {task.label!r} have several ones"
+                raise UsageError("--kind classification", why, "say --kind multi-label")
+            task, table = vectors_read(task, table)
+        return task, one_label(table, str(task.label))
+
+    @classmethod
+    def completed(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred], to_learn: bool
+    ) -> tuple[TableTask, Table]:
+        """The labels, the class whose F1 matters, and the metrics if one class is rare."""
+        refuse_unknown_labels(task, to_learn)
+        column = str(task.label)
+        counts = Counter(value for value in table.values(column) if isinstance(value, str) and value.strip())
+        if task.labels is None:
+            refuse_comma_numbers(counts, column)
+            task = labels_inferred(task, table, source, column, set(equal_labels(counts).values()), inferred)
+            inferred += doubtful_labels(task.labels or ())
+        rows_of = Counter({label_key(label): 0 for label in task.labels or ()})
+        for label, count in counts.items():
+            rows_of[label_key(label)] += count
+        task = _with_positive(task, rows_of, inferred, to_learn)
+        if task.metrics is None and to_learn:
+            task = _with_metrics_of_rare_classes(task, rows_of, inferred)
+        task = with_label_names(task, inferred)
+        return task, spelled_labels(task, table)
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        assert task.label is not None and task.labels is not None
+        names = names_of_labels(task)
+        classes = f"one of {len(task.labels)} classes"
+        if len(task.labels) <= MAX_NAMED:
+            classes = ", ".join(names or task.labels)
+        about = f"Predicts `{task.label}` ({classes}) from {quoted_columns(task.text, task.pair)}"
+        return TableDeclaration(task, text_inputs(task), cls(task.labels, task.label, names), about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        """Of two classes F1 is that of one of them, and named after it."""
+        possible = metrics_by_name(metrics.accuracy, metrics.macro_f1, metrics.matthews_correlation)
+        labels = task.labels or ()
+        if len(labels) == 2:
+            names = names_of_labels(task) or labels
+            own = [f1_of(at, name) for at, name in enumerate(names)]
+            possible |= metrics_by_name(*own) | {"f1": own[labels.index(task.positive or labels[1])]}
+        return possible
+
+    @classmethod
+    def usual_metrics(cls, task: TableTask) -> tuple[Metric, ...]:
+        possible = cls.possible_metrics(task)
+        return tuple(possible[name] for name in ("accuracy", "f1", "macro_f1") if name in possible)
 
     # ---- From a row of a table to an example ------------------------------------------------------------------------
 
@@ -179,3 +299,71 @@ def scores_by_label(names: Sequence[str], reply: Sequence[LabelScore]) -> dict[s
     """The scores of a reply, in the order of the labels."""
     scores = {entry["label"]: entry["score"] for entry in reply}
     return {label: scores[label] for label in names}
+
+
+# ---- A table's labels: the only one of a row, the class that matters, and rare classes -------------------------------
+
+
+def _only_labels(table: Table, column: str) -> Table:
+    """The table with the label of each row in the place of a list of those in several columns."""
+
+    def only(row: Row, value: Field) -> Field:
+        if len(value) != 1:
+            remedy = "--kind classification needs exactly one, leave it out for several labels"
+            raise DamagedData(row.where, f"has {len(value)} labels in {column}", remedy)
+        return value[0]
+
+    return table.changed(column, only)
+
+
+def _with_positive(task: TableTask, rows_of: Counter[str], inferred: list[Inferred], to_learn: bool) -> TableTask:
+    """The task with the class of two whose F1 is reported: the rarer one."""
+    known = task.labels or ()
+    if len(known) == 2 and task.positive is None and to_learn:
+        first, second = known
+        of_first = rows_of[label_key(first)]
+        of_second = rows_of[label_key(second)]
+        task = replace(task, positive=first if of_first < of_second else second)
+        why = "the rarer class" if of_first != of_second else "the second class"
+        inferred.append(Inferred("F1 is that of", str(task.positive), why, "positive=LABEL"))
+    if task.positive is not None and task.positive not in known:
+        named = {name: label for label, name in (task.label_names or {}).items()}
+        if task.positive not in named:
+            raise UsageError("positive", f"{task.positive!r} is not a label", did_you_mean(task.positive, known))
+        task = replace(task, positive=named[task.positive])
+    return task
+
+
+def _with_metrics_of_rare_classes(task: TableTask, rows_of: Counter[str], inferred: list[Inferred]) -> TableTask:
+    """The task with F1 of the rare class, or macro F1 of several classes, as its first score if one class has most of
+    the rows or another one is rare."""
+    labels = task.labels or ()
+    most = max(labels, key=lambda label: rows_of[label_key(label)])
+    total = max(1, rows_of.total())
+    share = rows_of[label_key(most)] / total
+    large = [label for label in labels if rows_of[label_key(label)] >= MIN_RARE_ROWS]
+    rarest = min(large, key=lambda label: rows_of[label_key(label)], default=most)
+    share_of_rarest = rows_of[label_key(rarest)] / total
+    has_rare = share_of_rarest < RARE_CLASS / max(1, len(labels))
+    if (share < MOSTLY_ONE_CLASS and not has_rare) or task.positive == most:
+        return task
+    names = ("f1", "accuracy", "macro_f1") if len(labels) == 2 else ("macro_f1", "accuracy")
+    what = f"f1 of {task.positive}" if len(labels) == 2 else "macro_f1"
+    all_rows = f"all {total:,} rows with a label"  # also those that are kept back for dev
+    why = f"{share:.0%} of {all_rows} have the label {most!r}, so that accuracy says little"
+    if share < MOSTLY_ONE_CLASS:
+        why = f"{share_of_rarest:.1%} of {all_rows} have the label {rarest!r}, of which accuracy says little"
+        if len(large) < len(labels):
+            why += f" (labels with fewer than {MIN_RARE_ROWS} rows do not count)"
+    inferred.append(Inferred("first score", what, why, f"--metrics accuracy {names[0]}"))
+    return replace(task, metrics=names)
+
+
+def f1_of(label: int, name: str) -> Metric:
+    """F1 of one of two classes, named after it."""
+
+    def f1(gold: Any, predicted: Any) -> float | None:
+        return metrics.f1(np.asarray(gold) == label, np.asarray(predicted) == label)
+
+    f1.__name__ = f"f1 ({name})"
+    return f1

@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, TypedDi
 
 import numpy as np
 
-from albert.recipes.finetuning import PairEncoding, SpanHeadKind
+from albert.recipes.finetuning import PairEncoding, SpanHeadKind, TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.runtime.random_streams import stream
 from albert.tables.records import Record
-from albert.tables.table import Row
-from albert.tasks.answers import THRESHOLD_KEY, NullThreshold, never_answered, normalize_answer, saved_threshold
+from albert.tables.table import Row, Table
+from albert.tasks.answer_columns import with_answers
+from albert.tasks.answers import (
+    THRESHOLD_KEY,
+    NullThreshold,
+    never_answered,
+    normalize_answer,
+    open_question_scores,
+    saved_threshold,
+    span_exact_match,
+    span_f1,
+)
+from albert.tasks.cells import lists_read
 from albert.tasks.error_analysis import calibration, most_confident, text_of
 from albert.tasks.examples import Example, Features, asked
-from albert.tasks.inputs import Inputs
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name
+from albert.tasks.inputs import Inputs, QuestionInContext
+from albert.tasks.metrics import Metric
 from albert.tasks.pipeline import (
     ERROR,
     Bounds,
@@ -41,8 +53,10 @@ from albert.tasks.span_answers import (
     best_answers,
     best_null_threshold,
     decide,
+    hold_out_questions,
 )
 from albert.tasks.span_windows import SpanFeatures, span_features
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import Predictions, Task, object_file
 from albert.text.tokenizer import Tokenizer
 
@@ -52,8 +66,6 @@ if TYPE_CHECKING:
 SHOWN_ANSWERS = 5
 CANDIDATES = 20
 """Answers of each question that are kept while scoring."""
-HELD_OUT_SHARE = 0.05
-"""Of the questions, to choose the threshold on; the reference chooses it on the questions that it then reports."""
 
 CHOSEN_ON_THESE = "best_: with the threshold that is best for the scored questions, as the reference reports it"
 
@@ -129,6 +141,68 @@ class Span(Task):
             return lengths
         question_length = min(question_length, max(1, (length - 3) // 3))
         return Lengths(length, question_length, max(1, min(stride, (length - 3 - question_length) // 2)))
+
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    needed_columns = ("question", "context", "answer")
+    further_columns = ("answer_start",)
+    table_recipe = TaskRecipe(
+        learning_rate=3e-5, batch_size=32, epochs=2.0, max_length=384, stride=128, encoder_dropout=0.0
+    )
+
+    @classmethod
+    def named_columns(cls, task: TableTask, table: Table, inferred: list[Inferred]) -> TableTask | None:
+        """Question, context and answer; an answer may be an object as in SQuAD."""
+        known = table.columns
+        if task.answer is not None:
+            start = f"{task.answer}.answer_start"
+            if task.answer not in known and f"{task.answer}.text" in known:
+                start = task.answer_start or (start if start in known else None)
+                return replace(task, answer=f"{task.answer}.text", answer_start=start)
+            return task
+        if task.given_columns or task.label_columns is not None or not {"question", "context"} <= set(known):
+            return None
+        answer = next((name for name in ("answers.text", "answer", "answer_text", "text") if name in known), None)
+        if answer is None:
+            return None
+        start = "answers.answer_start" if answer == "answers.text" else "answer_start"
+        for name, column in (("question", "question"), ("context", "context"), ("answer", answer)):
+            inferred.append(Inferred(name, column, "a column has this name", f"--{name}"))
+        start = start if start in known else None
+        return replace(task, question="question", context="context", answer=answer, answer_start=start)
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        if task.options is not None or not {"question", "context", "answer"} & set(task.given_columns):
+            return None
+        return Recognised(task, "a question, its context and an answer are named", "name --text and --label")
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        """An answer, or a list of answers, in each row."""
+        return task, lists_read(table, (task.answer, task.answer_start))
+
+    @classmethod
+    def prepared(cls, task: TableTask, table: Table) -> Table:
+        return with_answers(task, table)
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        """A question may have no answer if one of the rows has none."""
+        assert task.question is not None and task.context is not None
+        if task.may_be_absent is None:
+            task = replace(task, may_be_absent=any(row.answers == () for each in tables.values() for row in each.rows))
+        target = cls(bool(task.may_be_absent), head="joint" if task.may_be_absent else "independent")
+        about = f"Answers `{task.question}` with a part of `{task.context}`"
+        return TableDeclaration(task, QuestionInContext(str(task.question), str(task.context)), target, about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        if task.may_be_absent:
+            return metrics_by_name(open_question_scores)
+        return metrics_by_name(span_f1, span_exact_match)
 
     # ---- From a row of a table to an example ------------------------------------------------------------------------
 
@@ -418,31 +492,3 @@ class Span(Task):
         if self.may_be_absent:
             files[f"{name}-null-odds.json"] = object_file(entries, "no_answer_probability")
         return files
-
-
-def hold_out_questions(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Split off a twentieth of the examples, by whole contexts, to choose the threshold on.
-
-    More are held out until there are questions with and without an answer.
-    """
-    by_context: dict[str, list[Example]] = {}
-    for example in examples:
-        by_context.setdefault(example.texts[1], []).append(example)
-    contexts = list(by_context)
-    held: set[str] = set()
-    kinds: set[bool] = set()
-    questions = 0
-    for index in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
-        held.add(contexts[index])
-        questions += len(by_context[contexts[index]])
-        kinds |= {bool(example.answers) for example in by_context[contexts[index]]}
-        if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
-            break
-    train = [example for example in examples if example.texts[1] not in held]
-    remedy = "give more data, or null_threshold=dev"
-    if len(kinds) < 2:
-        why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
-        raise InvalidConfiguration("null threshold", why, remedy)
-    if not train:
-        raise InvalidConfiguration("null threshold", "too few contexts to hold some out of training for it", remedy)
-    return train, [example for example in examples if example.texts[1] in held]

@@ -3,53 +3,20 @@
 Every question of a file is kept; answers that are not found in the context are counted."""
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import unique_keys
-from albert.tables.table import Answer, Row, Table
+from albert.tables.split_files import SplitFiles, json_entry, read_text
+from albert.tables.table import Row, Table
+from albert.tasks.answer_columns import COUNTED, locate_answer
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.declared import load_tasks
 from albert.tasks.inputs import QuestionInContext
 from albert.tasks.span import Span
-from albert.tasks.split_files import SplitFiles, json_entry, read_text
 from albert.text.sentences import replace_surrogates
-
-# --------------------------------------------------------------------------------------------------------------------
-# The position of an answer in its context, if a file has it, has a wrong one, or has none.
-
-COUNTED = ("answers", "answers_relocated", "answers_found_more_than_once", "answers_not_found")
-
-
-def locate_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
-    """An answer with its position in the context.
-
-    If the text is not at `start`, the occurrence nearest to it is taken: starts may be off by one, or count bytes or
-    UTF-16 units. Without a start the first occurrence that is not a part of a longer word is taken, if there is one, or
-    else the first one. Evaluation compares texts only.
-
-    Args:
-        start: position of its first character; None or negative if the file has none.
-        counts: `answers`, `answers_relocated` (of those with a start), `answers_found_more_than_once` (of those
-            without) and `answers_not_found` are incremented.
-    """
-    counts["answers"] += 1
-    if start is not None and start >= 0 and context.startswith(text, start):
-        return Answer(text, start)
-    found = [match.start() for match in re.finditer(re.escape(text), context)] if text.strip() else []
-    if not found:
-        counts["answers_not_found"] += 1
-        return Answer(text, None)
-    if start is not None and start >= 0:
-        counts["answers_relocated"] += 1
-        return Answer(text, min(found, key=lambda position: abs(position - start)))
-    counts["answers_relocated"] += start is not None
-    whole = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", context)] or found
-    counts["answers_found_more_than_once"] += len(whole) > 1
-    return Answer(text, whole[0])
 
 
 def read_questions(path: Path, split: str) -> Table:

@@ -7,18 +7,29 @@ sentence is read in windows that overlap by half; a word is predicted where its 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
-from jaxtyping import Float
 
 from albert.recipes.finetuning import PairEncoding
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.tables.records import Record
-from albert.tables.table import Row
-from albert.tasks.error_analysis import NONE, calibration, confusion, excerpt, most_confident, per_class
+from albert.tables.table import TAGS, WORDS, Field, Row, Table
+from albert.tasks.cells import lists_read
+from albert.tasks.error_analysis import tag_analysis
 from albert.tasks.examples import IGNORE_INDEX, Example, Features, asked
+from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name
+from albert.tasks.inputs import Words
+from albert.tasks.labels import labels_inferred, names_of_labels, refuse_unknown_labels, with_label_names
+from albert.tasks.marked_texts import (
+    NAMES_OF_MARKS,
+    grouped_words,
+    has_marks,
+    may_have_marks,
+    refuse_marked_words,
+    refuse_unknown_objects,
+    tagged_words,
+)
 from albert.tasks.metrics import (
     OUTSIDE,
     Metric,
@@ -26,9 +37,14 @@ from albert.tasks.metrics import (
     entities_of,
     entity_scores,
     has_prefixes,
+    run_scores,
     runs_of,
+    tag_metrics,
+    word_scores,
 )
+from albert.tasks.outside_shift import OutsideShift, best_shift
 from albert.tasks.pipeline import End, Fields, Head, Lengths, Settings, Start, Texts, text_of
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     Labelled,
     Predictions,
@@ -46,36 +62,8 @@ from albert.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
 
-MAX_SHIFT = 3.0
-SHIFT_STEP = 0.25
 MIN_SENTENCES = 500
 """With fewer sentences none is held out, because training needs them more: of 400 a fifth cost a point of F1."""
-
-
-@dataclass(frozen=True)
-class OutsideShift:
-    """How much the logit of `O` is lowered, so that entities are predicted more readily.
-
-    With few entities a trained model predicts too few of them, because most words are `O` (Menon et al. 2021,
-    "Long-tail learning via logit adjustment", arXiv 2007.07314; there the shift is the logarithm of a class's share,
-    times a constant). It becomes part of the head's bias when the model is written.
-    """
-
-    value: float
-    chosen_on: str
-
-    @property
-    def note(self) -> str:
-        change = f"is lowered by {self.value:g}" if self.value else "stays as it was trained"
-        return f"the logit of {OUTSIDE} {change}: the best F1 of entities on {self.chosen_on}"
-
-    def applied_to(self, probabilities: Float[np.ndarray, "words tags"], outside: int) -> np.ndarray:
-        """The probabilities after the shift."""
-        if not probabilities.size:
-            return probabilities
-        weights = probabilities.copy()
-        weights[:, outside] *= np.exp(-self.value)
-        return weights / weights.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -128,6 +116,111 @@ class TokenTagging(Labelled):
     @classmethod
     def of_head(cls, head: Head) -> "TokenTagging | None":
         return cls(head.labels, "tags") if head.is_trained(cls.heads) else None
+
+    # ---- From a table to the task -----------------------------------------------------------------------------------
+
+    needed_columns = ("words", "tags")
+    own_settings = ("labels", "label_names", "group")
+
+    @classmethod
+    def named_columns(cls, task: TableTask, table: Table, inferred: list[Inferred]) -> TableTask | None:
+        """Words and tags, or a text whose parts another column marks."""
+        known = table.columns
+        if task.spans is not None:
+            return task
+        if task.given_columns or task.label_columns is not None:
+            return None
+        words = next((name for name in ("words", "tokens") if name in known), None)
+        tags = next((name for name in ("tags", "ner_tags", "pos_tags", "ner") if name in known), None)
+        if words is not None and tags is not None:
+            if words != WORDS:
+                inferred.append(Inferred("words", words, "a column has this name", "--words"))
+                inferred.append(Inferred("tags", tags, "a column has this name", "--tags"))
+            return replace(task, words=words, tags=tags)
+        marks = [name for name in NAMES_OF_MARKS if may_have_marks(table, name)]
+        is_free = task.kind == cls.kind or not {"label", "labels"} & set(known)
+        if "text" not in known or len(marks) != 1 or not is_free:
+            return None
+        inferred.append(Inferred("text", "text", "a column has this name", "--text"))
+        inferred.append(Inferred("label", marks[0], "it marks parts of texts", "--label"))
+        if task.kind == cls.kind:
+            return replace(task, spans=("text", marks[0]), words=WORDS, tags=TAGS)
+        return replace(task, text="text", label=marks[0])
+
+    @classmethod
+    def recognised(cls, task: TableTask, table: Table) -> Recognised | None:
+        """Columns of words or tags, marked parts of a text, or lists beside lists."""
+        is_tagged_text = not task.given_columns and {WORDS, TAGS} <= set(table.columns)
+        if is_tagged_text or task.words is not None or task.tags is not None:
+            return Recognised(task, "every word has a tag", "name --text and --label")
+        if task.text is None or task.label is None or task.options is not None or task.label_columns is not None:
+            return None
+        refuse_unknown_objects(table, task.label)
+        as_lists = replace(task, text=None, label=None, words=task.text, tags=task.label)
+        if has_marks(table, task.label):
+            marked = replace(as_lists, spans=(task.text, task.label), words=WORDS, tags=TAGS)
+            return Recognised(marked, f"{task.label!r} marks parts of {task.text!r}", "another --label")
+        if all(any(isinstance(value, tuple) for value in table.values(name)) for name in (task.text, task.label)):
+            return Recognised(as_lists, f"{task.text!r} and {task.label!r} hold lists", "--kind multi-label")
+        return None
+
+    @classmethod
+    def converted(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred]
+    ) -> tuple[TableTask, Table]:
+        """A list of words and a list of tags in each row."""
+        if task.spans is not None:
+            return task, tagged_words(table, *task.spans)
+        words, tags = (name if name in table.columns else None for name in (WORDS, TAGS))  # of tagged text
+        task = replace(task, words=task.words or words, tags=task.tags or tags)
+        if task.words is None and task.group is not None:
+            raise UsageError("--group", "goes with --words and --tags", "name the columns of words and of their tags")
+        if task.words is not None:
+            table = grouped_words(task, table, source)
+        if task.tags is not None:
+            refuse_marked_words(table, task.tags)
+        table = lists_read(table, (task.tags, task.words))
+
+        def stripped(row: Row, value: Field) -> Field:
+            return value if isinstance(value, str) else tuple(each.strip() for each in value)
+
+        return task, table if task.tags is None else table.changed(task.tags, stripped)
+
+    @classmethod
+    def text_columns(cls, task: TableTask) -> tuple[str | None, ...]:
+        return (task.words,)
+
+    @classmethod
+    def completed(
+        cls, task: TableTask, table: Table, source: object, inferred: list[Inferred], to_learn: bool
+    ) -> tuple[TableTask, Table]:
+        """The tags; if they are not of entities though they look like it, words are scored."""
+        refuse_unknown_labels(task, to_learn)
+        column = str(task.tags)
+        are_inferred = task.labels is None
+        own = cls((), column)
+        counts = Counter(tag for row in table.rows for tag in own.written_labels(row) if tag) if are_inferred else None
+        if counts is not None:
+            task = labels_inferred(task, table, source, column, set(counts), inferred)
+        task = with_label_names(task, inferred)
+        if counts is not None and task.metrics is None:
+            task = _with_scores_of_words(task, counts, inferred)
+        return task, table
+
+    @classmethod
+    def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
+        assert task.words is not None and task.tags is not None and task.labels is not None
+        target = cls(task.labels, task.tags, names_of_labels(task))
+        about = f"Predicts the tag of each word of `{task.words}`, one of {len(task.labels)}"
+        return TableDeclaration(task, Words(task.words), target, about)
+
+    @classmethod
+    def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
+        return metrics_by_name(entity_scores, run_scores, word_scores)
+
+    @classmethod
+    def usual_metrics(cls, task: TableTask) -> tuple[Metric, ...]:
+        return tag_metrics(names_of_labels(task) or task.labels or ())
 
     # ---- From a row of a table to an example ------------------------------------------------------------------------
 
@@ -242,29 +335,13 @@ class TokenTagging(Labelled):
         return hold_out_examples(examples, seed)
 
     def tuned(self, examples: Sequence[Example], decoded: Sequence[np.ndarray]) -> "TokenTagging":
-        """The shift of `O` with the best F1 of entities; that of each shift is its mean with two on either side.
-
-        None if there is no entity to be found.
-        """
+        """The task with the shift of `O` with the best F1 of entities; as it is if there is no entity to be found."""
         targets = [example.target for example in examples]
         gold = [[self.shown[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
         assert len(gold) == len(examples), "sentences held out of training have tags"
         if not any(self.entities(tags) for tags in gold):
             return self
-        about = f"{len(examples):,} sentences held out of training"
-        outside = self.shown.index(OUTSIDE)
-        shifts = np.arange(0.0, MAX_SHIFT + SHIFT_STEP / 2, SHIFT_STEP)
-        scores = []
-        for value in shifts:
-            shift = OutsideShift(float(value), about)
-            found = []
-            for rows in decoded:
-                tags = shift.applied_to(rows, outside).argmax(axis=1) if len(rows) else ()
-                found.append([self.shown[tag] for tag in tags])
-            scores.append(entity_scores(gold, found, self.entities)["entity_f1"])
-        padded = np.pad(np.array(scores), 2, mode="edge")
-        smooth = np.convolve(padded, np.full(5, 0.2), mode="valid")
-        return replace(self, shift=OutsideShift(float(shifts[int(smooth.argmax())]), about))
+        return replace(self, shift=best_shift(gold, decoded, self.shown, self.entities))
 
     @property
     def tuned_note(self) -> str | None:
@@ -364,51 +441,9 @@ class TokenTagging(Labelled):
 
     def analysis(self, examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Of entities, or of words if the tags describe none."""
-        shown = dict(zip(self.labels, self.shown, strict=True))
-        prefixed = has_prefixes(self.shown)
-        of_entities = prefixed or OUTSIDE in self.shown
-        units: list[tuple[str, str]] = []
-        errors = []
-        for example, entry in zip(examples, predictions, strict=True):
-            tags = [shown[tag] for tag in entry["gold"]]
-            found = [shown[tag] for tag in entry["prediction"]]
-            if of_entities:
-                in_gold = {(entity.start, entity.end): entity.type for entity in self.entities(tags)}
-                in_predicted = {(entity.start, entity.end): entity.type for entity in self.entities(found)}
-            else:
-                in_gold = {(place, place + 1): tag for place, tag in enumerate(tags)}
-                in_predicted = {(place, place + 1): tag for place, tag in enumerate(found)}
-            for start, end in sorted({*in_gold, *in_predicted}):
-                unit = (in_gold.get((start, end), NONE), in_predicted.get((start, end), NONE))
-                units.append(unit)
-                if unit[0] == unit[1]:
-                    continue
-                error = {
-                    "id": example.identifier,
-                    "text": excerpt(example.texts, start, end),
-                    "words": " ".join(example.texts[start:end]),
-                    "gold": unit[0],
-                    "predicted": unit[1],
-                    "probability": float(np.mean(entry["probabilities"][start:end])),
-                }
-                errors.append(error)
-        types = sorted({name for unit in units for name in unit} - {NONE})
-        if not of_entities:
-            types = [name for name in self.shown if name in types]
-        names = [*types, NONE] if of_entities else types
-        ids = {name: index for index, name in enumerate(names)}
-        gold = np.array([ids[unit[0]] for unit in units], np.int64)
-        predicted = np.array([ids[unit[1]] for unit in units], np.int64)
-        right = [
-            tag == found for entry in predictions for tag, found in zip(entry["gold"], entry["prediction"], strict=True)
-        ]
-        confidence = list(chain.from_iterable(entry["probabilities"] for entry in predictions))
-        return {
-            "per_class": per_class(types, gold, predicted),
-            "confusion": confusion(names, gold, predicted),
-            "errors": most_confident(errors),
-            "calibration": calibration(np.array(confidence), np.array(right, np.bool_)),
-        }
+        has_entities = has_prefixes(self.shown) or OUTSIDE in self.shown
+        names = dict(zip(self.labels, self.shown, strict=True))
+        return tag_analysis(names, examples, predictions, self.entities if has_entities else None)
 
     def submission_files(self, name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """An object of example to list of tags."""
@@ -421,3 +456,24 @@ def text_to_tag(text: str) -> Example:
 
     offsets = word_spans(text)
     return asked(*(text[start:end] for start, end in offsets), source=text, offsets=tuple(map(tuple, offsets)))
+
+
+RARE_OUTSIDE = 0.01
+"""If fewer of the tags are O, it is not the tag of words outside of entities."""
+
+
+def _with_scores_of_words(task: TableTask, counts: Counter[str], inferred: list[Inferred]) -> TableTask:
+    """The task scored by words if its tags are not of entities though they look like it."""
+    names = task.label_names or {}
+    labels = [names.get(label, label) for label in task.labels or ()]
+    if has_prefixes(labels):
+        return task
+    share = sum(count for label, count in counts.items() if names.get(label, label) == OUTSIDE) / counts.total()
+    if OUTSIDE in labels and share < RARE_OUTSIDE:
+        why = f"{OUTSIDE} is {share:.2%} of all {counts.total():,} tags, too rare for the words outside of entities"
+        inferred.append(Inferred("scored by", "word_scores", why, "--metrics run_scores"))
+        return replace(task, metrics=("word_scores",))
+    if has_prefixes([label.upper() for label in labels]):
+        why = f"tags such as {labels[0]!r} are in small letters, and entities need B-, I- and O"
+        inferred.append(Inferred("scored by", "words", why, "capitals in the file"))
+    return task

@@ -19,6 +19,7 @@ from albert.runtime.errors import DamagedData
 from albert.runtime.random_streams import stream
 from albert.tables.table import Row
 from albert.tasks.examples import Example, Features
+from albert.tasks.from_table import FromTable
 from albert.tasks.inputs import Inputs
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.pipeline import Pipeline
@@ -41,7 +42,7 @@ class Predictions:
     entries: list[dict[str, Any]]
 
 
-class Task(Pipeline):
+class Task(Pipeline, FromTable):
     """A pipeline that can be trained: one kind of task with its columns and labels."""
 
     kind: ClassVar[str]
@@ -106,6 +107,11 @@ class Task(Pipeline):
         texts = inputs.texts(row)
         gold = self.gold(row, texts) if labelled else None
         return Example(row.identifier, row.where, texts, gold, group=row.group)
+
+    def sequences_of(self, row: Row, inputs: Inputs) -> tuple[list[str], list[str]]:
+        """The texts of a row that are read in one sequence; and those of which each is read in a sequence with them."""
+        values = (row.fields.get(column) for column in inputs.columns)
+        return [value if isinstance(value, str) else " ".join(value or ()) for value in values], []
 
     def refuse_empty(self, row: Row) -> None:
         """Raise DamagedData if the label of a row is empty where each needs one."""

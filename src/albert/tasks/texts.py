@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from albert.runtime.errors import UsageError
 from albert.runtime.words import counted
 from albert.tables.records import Record
+from albert.tables.table import Table
 from albert.tasks.examples import Example, Features, asked, text_features
+from albert.tasks.inputs import Pair, Single
 from albert.tasks.pipeline import (
     Costs,
     Fields,
@@ -20,6 +22,7 @@ from albert.tasks.pipeline import (
     text_of,
     tokens_cut_field,
 )
+from albert.tasks.table_task import TableTask
 from albert.tasks.task import Task
 from albert.text.tokenizer import Tokenizer
 
@@ -44,6 +47,13 @@ class TextTask(Task):
     }
     has_labels = True
     encodes_pairs = True
+
+    needed_columns = ("text", "label")
+    further_columns = ("pair",)
+
+    @classmethod
+    def text_columns(cls, task: TableTask) -> tuple[str | None, ...]:
+        return task.text, task.pair
 
     # ---- A row of a file: a text, and a second one if it is there or was named --------------------------------------
 
@@ -79,6 +89,17 @@ class TextTask(Task):
     def onnx(self, graph: "GraphWriter", model: Any, hidden: str) -> "list[Output]":
         logits = graph.layer(graph.read_by_head(model, hidden), "classifier", model.classifier)
         return [graph.output("logits", logits, ("batch", model.classifier.out_features))]
+
+
+def has_text_and_label(task: TableTask, table: Table) -> bool:
+    """Return whether the columns of the text and of the label are there."""
+    return task.text in table.columns and task.label in table.columns
+
+
+def text_inputs(task: TableTask) -> Single | Pair:
+    """What is read of a row: a text, and a second one if its column is named."""
+    assert task.text is not None
+    return Single(task.text) if task.pair is None else Pair(task.text, task.pair)
 
 
 def costs(example: Example, cut: Sequence[int]) -> Costs:

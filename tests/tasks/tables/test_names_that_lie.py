@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import run
-from albert.tasks.squad import locate_answer
+from albert.tasks.answer_columns import locate_answer
 
 
 def preview(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> tuple[int, str]:

@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert.columns.hold_out import hold_out_rows
+from albert.columns.read import check_rows, read_task
+from albert.columns.statistics import table_statistics
 from albert.commands.columns import Columns, TableKeys
 from albert.finetuning.data import read_examples
 from albert.finetuning.run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tables.table import Row, Table
-from albert.tasks.custom import check_rows, read_task
-from albert.tasks.infer import hold_out_rows, sort_labels
 from albert.tasks.inputs import Single, Words
+from albert.tasks.labels import sort_labels
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice
-from albert.tasks.option_columns import infer_option_labels
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
@@ -30,7 +31,6 @@ from albert.tasks.table_task import (
     TableTask,
     read_label_names,
     save_table_task,
-    table_statistics,
     table_task_of,
 )
 from albert.tasks.tagging import TokenTagging
@@ -117,23 +117,24 @@ def test_answers_are_located_and_counted(tmp_path):
     assert counts.items() <= read.tables["train"].counts.items()
 
 
-def options(labels: Iterable[str]) -> list[Row]:
-    texts = {"x": "red", "y": "blue", "z": "B"}
-    return [Row(str(n), f"f:{n}", {**texts, "l": label}) for n, label in enumerate(labels)]
+def read_options(folder: Path, labels: Iterable[str]):
+    rows = [{"q": f"which {n}?", "x": "red", "y": "blue", "z": "B", "l": label} for n, label in enumerate(labels)]
+    task = TableTask(train=table(folder, rows), question="q", options=("x", "y", "z"), label="l")
+    return read_task(task, hold_out=False)
 
 
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [("xz", "name"), ("aC", "letter"), ("01", "from-0"), ("31", "from-1"), (["red", "blue"], "text")],
 )
-def test_option_labels_are_inferred(labels, kind):
-    assert infer_option_labels(options(labels), ("x", "y", "z"), "l") == kind
+def test_option_labels_are_inferred(labels, kind, tmp_path):
+    assert read_options(tmp_path, labels).table_task.option_labels == kind
 
 
 @pytest.mark.parametrize("labels", [["1", "2"], ["B"]])
-def test_ambiguous_option_labels_are_refused(labels):
+def test_ambiguous_option_labels_are_refused(labels, tmp_path):
     with pytest.raises(UsageError, match=r"may name an option in two ways, .+; say option_labels"):
-        infer_option_labels(options(labels), ("x", "y", "z"), "l")
+        read_options(tmp_path, labels)
 
 
 def test_lists_of_options_become_columns(tmp_path):
@@ -252,6 +253,8 @@ TWO = labelled([1, 2])
         ({"kind": "regression"}, labelled([1, "nan", -1e39]), DamagedData, "l:2: 'nan' .+ at most 3.4e38; 1 more row"),
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
+        ({"label": None, "label_columns": ("y", "y")}, TWO, UsageError, "--label: names the column 'y' twice; name it"),
+        ({"kind": "ranking"}, TWO, InvalidConfiguration, "kind: 'ranking' is unknown; did you mean"),
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: cannot be used"),
         ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
         ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: cannot be used with regression"),

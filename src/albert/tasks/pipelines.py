@@ -37,7 +37,7 @@ what no other recognises."""
 def kind_named(name: str) -> type[Task]:
     """The kind of task with a name; InvalidConfiguration if there is none."""
     if name not in KINDS:
-        raise InvalidConfiguration("kind", f"{name!r} is unknown", did_you_mean(name, KINDS))
+        raise InvalidConfiguration("kind", f"{name!r} is unknown", did_you_mean(name, reversed(KINDS)))
     return KINDS[name]
 
 

@@ -254,7 +254,7 @@ TWO = labelled([1, 2])
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
         ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
         ({"label": None, "label_columns": ("y", "y")}, TWO, UsageError, "--label: names the column 'y' twice; name it"),
-        ({"kind": "ranking"}, TWO, InvalidConfiguration, "kind: 'ranking' is unknown; did you mean"),
+        ({"kind": "ranking"}, TWO, InvalidConfiguration, "kind: 'ranking' is unknown; known: .+classification"),
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: cannot be used"),
         ({"separator": ";"}, labelled(["a;b", "a"]), UsageError, "--separator: .+ with classification; .+ multi-label"),
         ({"kind": "regression", "labels": ("1", "2")}, TWO, UsageError, "--labels: cannot be used with regression"),

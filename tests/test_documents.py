@@ -30,6 +30,7 @@ IN_ORDER = (
     "docs/own-text.md",
     "README.md",
     "docs/own-task.md",
+    "docs/own-task-reference.md",
     "docs/python.md",
     "docs/deploying.md",
     "docs/from-transformers.md",

@@ -26,15 +26,16 @@ from dev.reliability.corruptions import PROBE
 from dev.reliability.material import TENSORFLOW, Material
 from dev.reliability.report import LOADING_RUNS_NOTHING
 from dev.reliability.trials import Tries, trial
+from starlette.types import Message
 
 from albert.checkpoints import tensor_bundle
 from albert.checkpoints.convert import ConversionOptions, read_source
 from albert.checkpoints.model_directory import open_model
 from albert.inference.files import opened_input
 from albert.inference.predictor import Predictor
+from albert.inference.server.app import application
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import Limits as ServerLimits
-from albert.inference.server.routes import Message, application
 from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, read_journal

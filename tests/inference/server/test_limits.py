@@ -299,7 +299,7 @@ def test_failing_text_does_not_affect_other_requests(error, classifier, serve, m
 
 def test_internal_error_is_one_sentence(classifier, serve, monkeypatch):
     server = serve(classifier)
-    monkeypatch.setattr("albert.inference.server.routes.model_facts", lambda *_: 1 / 0)
+    monkeypatch.setattr("albert.inference.server.endpoints.model_facts", lambda *_: 1 / 0)
     reply = server.request("GET", "/model")
     assert (reply.status, reply.json) == (500, {"error": "internal error"})
 

@@ -14,9 +14,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from albert.inference.predictor import Predictor
+from albert.inference.server.app import application
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
-from albert.inference.server.routes import application
 from albert.runtime.errors import AlbertError, Unavailable
 
 CONNECTIONS = 512

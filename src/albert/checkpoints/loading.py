@@ -6,7 +6,7 @@ of layers, and the class of transformers to which a set of tensors belongs."""
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BufferedReader
@@ -32,7 +32,7 @@ from albert.checkpoints.huggingface import (
     n_outputs,
 )
 from albert.model.albert import AlbertModel
-from albert.model.encoder import initialize, on_meta_device
+from albert.model.encoder import InputScale, LayerScales, initialize, on_meta_device
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
@@ -112,6 +112,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
 
 QUANTIZATION_KEY = "albert_quantization"
 """In `config.json`."""
+INPUT_SCALES_KEY = "input_scales"
+CALIBRATION_KEY = "calibrated_on"
 FORMAT = "int8-per-channel"
 _VALUES = ".int8"
 _SCALE = ".scale"
@@ -150,6 +152,34 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
     stated = settings.get(LAYOUT) if isinstance(settings, Mapping) else None
     require_layout(f"{directory / 'config.json'}: {QUANTIZATION_KEY}", stated)
     return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
+
+
+def input_scales_to_json(scales: Sequence[LayerScales]) -> list[list[InputScale | None]]:
+    """The value of `input_scales` in `config.json`: for each application of a layer and each of its products a scale
+    and a zero point, or null where each row has its own scale."""
+    return [list(layer) for layer in scales]
+
+
+def stored_input_scales(extra: Mapping[str, Any], directory: Path) -> tuple[LayerScales, ...] | None:
+    """The scales of a model with 8-bit matrices; None for others."""
+    settings = extra.get(QUANTIZATION_KEY)
+    if settings is None:
+        return None
+    try:
+        return tuple(
+            LayerScales(*(None if one is None else _input_scale(*one) for one in layer))
+            for layer in settings[INPUT_SCALES_KEY]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        subject = f"{directory / 'config.json'}: {QUANTIZATION_KEY}"
+        why = f"{INPUT_SCALES_KEY} are not four scales with zero points for each layer"
+        raise DamagedData(subject, why, "quantise the original again: albert quantize") from error
+
+
+def _input_scale(scale: Any, zero_point: Any) -> InputScale:
+    if not (math.isfinite(scale) and scale > 0 and type(zero_point) is int and 0 <= zero_point <= 255):
+        raise ValueError((scale, zero_point))
+    return InputScale(float(scale), zero_point)
 
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")

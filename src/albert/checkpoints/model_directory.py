@@ -52,6 +52,7 @@ from albert.checkpoints.loading import (
     fill_model,
     fit_tensors,
     quantization_notes,
+    stored_input_scales,
     stored_tensors,
     write_tensors,
 )
@@ -469,6 +470,8 @@ def open_model(
     loaded, report = fit_tensors(model, renamed, config, stored.source, new_head)  # checks before allocation
     tensors = described.read(renamed.unexpected, dtype).tensors
     fill_model(model, {ours: tensors[name] for name, ours in loaded.items()}, config.initializer_range, dtype)
+    backbone: Any = getattr(model, "albert", model)
+    backbone.encoder.input_scales = stored_input_scales(extra, described.directory)
     dtypes = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
     wider = sorted(str(wide) for wide in dtypes if dtype and torch.promote_types(wide, dtype) != dtype)
     narrowed = (f"{wide} in the file, {dtype} in memory: precision is lost" for wide in wider)

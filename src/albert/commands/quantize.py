@@ -12,7 +12,7 @@ from albert.runtime.words import bytes_of
 
 
 @command("albert quantize")
-def quantize(model: PathLike, *, output: PathLike, replace: bool = False) -> None:
+def quantize(model: PathLike, *, output: PathLike, calibrate: PathLike | None = None, replace: bool = False) -> None:
     """Write a model with matrices as 8-bit integers, one scale for each row: about half the size of
     float16, a quarter of float32.
 
@@ -24,20 +24,27 @@ def quantize(model: PathLike, *, output: PathLike, replace: bool = False) -> Non
     Args:
         model: A model directory, a run, or a Hub id.
         output: The directory to write.
+        calibrate: A file of texts like those that the model will read, by which precision int8 measures the scales of
+            the products' inputs; random tokens when not set.
     """
     with imports():
         from albert.inference.int8 import quantize_directory, typical_change
 
     output = Path(output)
-    result = quantize_directory(os.fspath(model), output, replace=replace)
+    calibrate_on = None if calibrate is None else Path(calibrate)
+    result = quantize_directory(os.fspath(model), output, calibrate_on=calibrate_on, replace=replace)
     share = result.bytes_after / result.bytes_before
     values: dict[str, object] = {
         "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",
         "weights": f"{bytes_of(result.bytes_after)}, {share:.1%} of {bytes_of(result.bytes_before)}",
     }
+    values["inputs in int8"] = result.inputs
     for name, largest in result.moved.largest.items():
         typical = typical_change(result.moved.relative[name])
         values[f"change of {name}"] = f"by {largest:.3g} at most over random tokens, {typical}"
+    for name, largest in result.moved_in_int8.largest.items():
+        typical = typical_change(result.moved_in_int8.relative[name])
+        values[f"{name} in int8"] = f"by {largest:.3g} at most over random tokens, {typical}"
     values["written"] = output
     following = next_line(f"info {shlex.quote(str(output))}")
     print_lines(open_console(), key_value_table("albert quantize", values), following)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albert.inference.calibration import calibrate
+from albert.inference.calibration import calibrate_once
 from albert.inference.fast_encoder import FastEncoder
 from albert.inference.linears import InferencePrecision
 from albert.model.albert import AlbertModel, PreTrainingLogits, output_rows
@@ -130,8 +130,7 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
         if isinstance(part, AlbertModel) and isinstance(part.encoder, Encoder):
             if precision == "int8":
                 check_int8(next(part.parameters()).device)
-                if part.encoder.input_scales is None:
-                    part.encoder.input_scales = calibrate(part)
+                calibrate_once(part)
             part.add_module("encoder", FastEncoder(part.encoder, precision))
 
 

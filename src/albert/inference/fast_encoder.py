@@ -127,7 +127,7 @@ class FastEncoder(nn.Module):
             self._feed_forwards = [
                 _FastFeedForward(cast(FeedForwardBlock, block), precision, self._states) for block in self.feed_forwards
             ]
-        scales = self.input_scales if precision == "int8" and self.input_scales is not None else ()
+        scales = (self.input_scales or ())[: len(self.plan)] if precision == "int8" else ()
         self._calibrated = [self._application(number).with_scales(own) for number, own in enumerate(scales)]
 
     def _application(self, number: int) -> "_FastLayer":

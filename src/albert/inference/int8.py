@@ -7,7 +7,7 @@ matrix of a model whose embeddings have no projection. `albert.checkpoints.loadi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,17 +20,27 @@ from albert.checkpoints.hub import copy_examples, copy_task, find_model, first_e
 from albert.checkpoints.huggingface import written_num_labels
 from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
+from albert.inference.calibration import (
+    RANDOM_TOKENS,
+    calibrate,
+    compute_as_in_int8,
+    encoder_of,
+    random_sequences,
+)
+from albert.inference.files import opened_input
 from albert.inference.linears import is_worth_quantizing, quantize_matrix
 from albert.inference.trained import TrainedModel, open_trained
-from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification, AlbertModel
+from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification
 from albert.model.packing import pack, split_segments
 from albert.recipes.architecture import AlbertConfig
-from albert.runtime.errors import UsageError
+from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
 from albert.runtime.manifest import LAYOUT
 from albert.runtime.random_streams import stream
-from albert.runtime.words import bytes_of
+from albert.runtime.words import bytes_of, counted
+from albert.tables.fields import text_of
+from albert.tables.rows import records_of
 from albert.tasks.pipeline import Pipeline
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -69,7 +79,7 @@ def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
 
 def model_outputs(model: nn.Module, pipelines: Sequence[Pipeline], batch: SampleBatch) -> Outputs:
     """Outputs of a model for its pipelines, in its own precision."""
-    encoder: Any = model if isinstance(model, AlbertModel) else model.albert
+    encoder = encoder_of(model)
     types = batch.types
     reads_apart = isinstance(model, AlbertForPairClassification)
     if reads_apart:  # every sequence needs a second text
@@ -84,6 +94,49 @@ def model_outputs(model: nn.Module, pipelines: Sequence[Pipeline], batch: Sample
                 rows = values.split(packed.lengths) if per_token else values.unbind(0)
                 outputs[name] = [row.numpy() for row in rows]
     return outputs
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Texts by which a model is calibrated.
+
+CALIBRATION_TOKENS = 4096
+"""Tokens that are read of a user's texts."""
+MOST_UNKNOWN = 0.2
+"""Share of unknown pieces above which texts are of another language than the tokenizer's."""
+
+
+def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int) -> list[np.ndarray]:
+    """The first texts of a file, at least `CALIBRATION_TOKENS` tokens if it has so many.
+
+    Args:
+        path: a text on each line, or a table with a column `text`.
+        positions: tokens of a text at most.
+
+    Raises:
+        MissingInput: the file has no texts.
+        UsageError: the tokenizer knows too few of its pieces.
+    """
+    sequences: list[np.ndarray] = []
+    with opened_input(str(path)) as table:
+        for record in records_of(table):
+            text = text_of(record.fields.get("text")) or ""
+            pieces = tokenizer.encode(text)[: positions - 2] if text.strip() else []
+            if pieces:
+                sequences.append(np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id]))
+            if sum(map(len, sequences)) >= CALIBRATION_TOKENS:
+                break
+    if not sequences:
+        raise MissingInput(path, "holds no texts", "give a text on each line, or a table with a column named text")
+    pieces = np.concatenate(sequences)
+    unknown = float(np.mean(pieces == tokenizer.unk_id))
+    if unknown > MOST_UNKNOWN:
+        why = f"{unknown:.0%} of its pieces are unknown to the model's tokenizer"
+        raise UsageError(path, why, "give texts of the language and the kind that the model will read")
+    return sequences
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Differences of outputs.
 
 
 class OutputDifferences(NamedTuple):
@@ -135,23 +188,57 @@ def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.nda
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizationReport:
-    """Result of quantisation: number of quantised matrices, bytes of the weights before and after, and differences from
-    the original's outputs over random batches."""
+    """Result of quantisation.
+
+    Attributes:
+        matrices: number of quantised matrices.
+        bytes_before, bytes_after: of the weights.
+        calibration: what the scales of the products' inputs were measured on, in words.
+        fixed, products: number of products with a fixed scale, and of all.
+        moved, moved_in_int8: differences from the original's outputs over random batches, of the weights alone, and
+            with the products of precision int8.
+    """
 
     matrices: int
     bytes_before: int
     bytes_after: int
+    calibration: str
+    fixed: int
+    products: int
     moved: OutputDifferences
+    moved_in_int8: OutputDifferences
+
+    @property
+    def inputs(self) -> str:
+        """How the inputs of products are quantised at precision int8."""
+        if self.fixed == 0:
+            return f"a scale for each row: scales fixed over {self.calibration} lose too much"
+        rows = self.products - self.fixed
+        others = f", a scale for each row in {rows}" if rows else ""
+        return f"scales fixed over {self.calibration} in {self.fixed} of {self.products} products{others}"
 
 
-def quantize_directory(source: str | Path, output: Path, *, replace: bool = False) -> QuantizationReport:
-    """Write a copy of a model (directory, run or Hub id) with int8 matrices."""
+def quantize_directory(
+    source: str | Path, output: Path, *, calibrate_on: Path | None = None, replace: bool = False
+) -> QuantizationReport:
+    """Write a copy of a model (directory, run or Hub id) with int8 matrices, and with scales for precision int8.
+
+    Args:
+        calibrate_on: a file of texts by which the scales are measured; None: random tokens.
+    """
     directory = find_model(source)
     content = read_json_object(directory / CONFIG_NAME)
     if loading.QUANTIZATION_KEY in content:
         raise UsageError(directory, "is quantised already")
     before = open_trained(directory)
     stored = loading.stored_tensors(directory)
+    config = before.opened.config
+    sequences = random_sequences(config)
+    texts = RANDOM_TOKENS
+    if calibrate_on is not None:
+        sequences = sequences_of_file(calibrate_on, load_tokenizer(directory), config.max_position_embeddings)
+        texts = f"{counted(len(sequences), 'texts')} of {calibrate_on.name}"
+    scales = calibrate(encoder_of(before.opened.model), sequences)
     with new_directory(output, replace=replace) as copy:
         tokenizer = None
         if vocabulary_file(directory).is_file():
@@ -163,7 +250,13 @@ def quantize_directory(source: str | Path, output: Path, *, replace: bool = Fals
         dropped = {*report.dropped, *report.identity_map}
         tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
         loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
-        quantization = {LAYOUT: 1, "format": loading.FORMAT, "matrices": matrices}
+        quantization = {
+            LAYOUT: 1,
+            "format": loading.FORMAT,
+            "matrices": matrices,
+            loading.CALIBRATION_KEY: texts,
+            loading.INPUT_SCALES_KEY: loading.input_scales_to_json(scales),
+        }
         keys = {loading.QUANTIZATION_KEY: quantization, **activation_keys(before.opened.extra)}
         save_json(copy / CONFIG_NAME, content | keys)
         vectors = sentence_vectors_of(before.opened.extra)
@@ -173,11 +266,18 @@ def quantize_directory(source: str | Path, output: Path, *, replace: bool = Fals
         batches = sample_batches(before.opened.config)
         outputs_before = [model_outputs(before.opened.model, before.pipelines, batch) for batch in batches]
         outputs_after = [model_outputs(after.opened.model, after.pipelines, batch) for batch in batches]
+        compute_as_in_int8(encoder_of(after.opened.model))
+        outputs_in_int8 = [model_outputs(after.opened.model, after.pipelines, batch) for batch in batches]
+        own = [scale for layer in scales for scale in layer]
         report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
             bytes_after=(copy / loading.INT8_WEIGHTS_NAME).stat().st_size,
+            calibration=texts,
+            fixed=sum(scale is not None for scale in own),
+            products=len(own),
             moved=output_differences(outputs_before, outputs_after),
+            moved_in_int8=output_differences(outputs_before, outputs_in_int8),
         )
         write_text(copy / CARD_NAME, _card(output.name, before, tokenizer, directory, report))
         copy_examples(directory, copy)
@@ -199,9 +299,12 @@ def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], in
 
 
 def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: Path, report: QuantizationReport) -> str:
-    differences = ", ".join(
-        f"{output} by {largest:.3g} at most, {typical_change(report.moved.relative[output])}"
-        for output, largest in report.moved.largest.items()
+    of_weights, in_int8 = (
+        ", ".join(
+            f"{output} by {largest:.3g} at most, {typical_change(moved.relative[output])}"
+            for output, largest in moved.largest.items()
+        )
+        for moved in (report.moved, report.moved_in_int8)
     )
     opened = model.opened
     architecture = str((opened.extra.get("architectures") or ["AlbertModel"])[0])
@@ -216,8 +319,9 @@ def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: P
             "tokenizer": model.opened.extra.get(FINGERPRINT_KEY),
         },
         limits=(
-            f"Over random tokens its outputs differ from those of the original: {differences}. `albert evaluate` "
-            "measures the effect on a task's score.",
+            f"Over random tokens its outputs differ from those of the original: {of_weights}; computed with precision "
+            f"int8: {in_int8}. `albert evaluate` measures the effect on a task's score.",
+            f"Inputs of products at precision int8: {report.inputs}.",
             "transformers cannot open this directory: it finds no weights that it knows.",
         ),
         example=first_example(source),

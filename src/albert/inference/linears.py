@@ -51,7 +51,7 @@ def quantize_matrix(
 # --------------------------------------------------------------------------------------------------------------------
 # Linear layers.
 
-_ZERO_POINT = 128  # The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones
+ZERO_POINT = 128  # The unsigned byte of 0: oneDNN is fast only for unsigned bytes times signed ones
 _MIN_ABSOLUTE = 1e-30  # Lower bound on a row's largest absolute value, so that a row of zeros has a scale
 
 
@@ -181,7 +181,7 @@ class Int8Linear(PlainLinear):
     def _product(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         integers, steps = quantize_rows(rows)
         product = torch.ops.onednn.qlinear_pointwise(
-            integers, 1.0, _ZERO_POINT, self._weight, self._scales, self._zeros, None, 1.0, 0, dtype, "none", [], ""
+            integers, 1.0, ZERO_POINT, self._weight, self._scales, self._zeros, None, 1.0, 0, dtype, "none", [], ""
         )
         return product, steps
 
@@ -262,7 +262,7 @@ def quantize_rows(
     rows = rows.float()
     steps = rows.abs().amax(dim=1, keepdim=True).clamp_min_(_MIN_ABSOLUTE).div_(INT8_MAX)
     signed = (rows * steps.reciprocal()).round_().to(torch.int8)
-    return signed.view(torch.uint8).bitwise_xor_(_ZERO_POINT), steps
+    return signed.view(torch.uint8).bitwise_xor_(ZERO_POINT), steps
 
 
 def make_linear(

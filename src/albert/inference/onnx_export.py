@@ -24,7 +24,7 @@ from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
 from albert.checkpoints.cross_encoders import activation_keys, score_activation
 from albert.checkpoints.hub import find_model, first_example, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind, written_num_labels
-from albert.checkpoints.loading import QUANTIZATION_KEY
+from albert.checkpoints.loading import CALIBRATION_KEY, QUANTIZATION_KEY
 from albert.checkpoints.model_directory import (
     CONFIG_NAME,
     FINGERPRINT_KEY,
@@ -34,9 +34,10 @@ from albert.checkpoints.model_directory import (
 )
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of
 from albert.inference import int8
+from albert.inference.calibration import RANDOM_TOKENS, calibrate_once, encoder_of
 from albert.inference.onnx_graph import INPUTS, MAX_OPSET, MIN_OPSET, Axes, GraphWriter, OnnxPrecision, encoder_nodes
 from albert.inference.trained import TrainedModel, lengths_of, open_trained
-from albert.model.albert import AlbertModel, set_depth
+from albert.model.albert import set_depth
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
 from albert.runtime.files import new_directory, new_file, write_text
@@ -68,8 +69,7 @@ def export_graph(
     graph = GraphWriter(opset, precision)
     for pipeline in pipelines:
         pipeline.onnx_inputs(graph, model)
-    encoder: Any = model if isinstance(model, AlbertModel) else model.albert
-    hidden = encoder_nodes(graph, encoder)
+    hidden = encoder_nodes(graph, encoder_of(model))
     outputs = [output for pipeline in pipelines for output in pipeline.onnx(graph, model, hidden)]
     return graph.model(pipelines[0].onnx_axes, outputs, metadata), {output.name: output.axes for output in outputs}
 
@@ -91,6 +91,7 @@ class ExportReport:
     kind: Kind
     left_out: str  # The untrained head that was left out; empty if there is none
     precision: OnnxPrecision
+    calibration: str  # What the fixed scales of int8 were measured on, in words
     opset: int
     depth: int
     inputs: tuple[str, ...]
@@ -335,6 +336,9 @@ def export_onnx(
         require_matching_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if depth is None else depth
     set_depth(trained.opened.model, depth)
+    if precision == "int8":
+        calibrate_once(encoder_of(trained.opened.model))
+    calibration = str((extra.get(QUANTIZATION_KEY) or {}).get(CALIBRATION_KEY, RANDOM_TOKENS))
     metadata = {
         "producer": f"albert {__version__}",
         "architecture": type(trained.opened.model).__name__,
@@ -348,11 +352,11 @@ def export_onnx(
     if output.suffix == ".onnx":
         with new_file(output) as file:
             file.write_bytes(graph.SerializeToString())
-            return _checked_report(file, inputs, axes, trained, vectors, precision, opset, depth)
+            return _checked_report(file, inputs, axes, trained, vectors, precision, calibration, opset, depth)
     with new_directory(output, replace=replace) as folder:
         file = folder / MODEL_NAME
         file.write_bytes(graph.SerializeToString())
-        report = _checked_report(file, inputs, axes, trained, vectors, precision, opset, depth)
+        report = _checked_report(file, inputs, axes, trained, vectors, precision, calibration, opset, depth)
         if tokenizer is not None:
             tokenizer.save(folder)
             settings = read_json_object(folder / TOKENIZER_CONFIG_NAME)
@@ -392,6 +396,7 @@ def _checked_report(
     trained: TrainedModel,
     vectors: SentenceVectors | None,
     precision: OnnxPrecision,
+    calibration: str,
     opset: int,
     depth: int,
 ) -> ExportReport:
@@ -400,6 +405,7 @@ def _checked_report(
         kind=trained.kind,
         left_out=trained.left_out,
         precision=precision,
+        calibration=calibration,
         opset=opset,
         depth=depth,
         inputs=inputs,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from albert.inference.linears import INT8_MAX, is_worth_quantizing, quantize_matrix
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel
 from albert.model.attention import AttentionBlock
-from albert.model.encoder import FeedForwardBlock
+from albert.model.encoder import FeedForwardBlock, InputScale, LayerScales
 from albert.recipes.architecture import Activation
 
 MIN_OPSET = 17
@@ -45,8 +45,9 @@ class GraphWriter:
     """An ONNX graph under construction; values are referred to by name.
 
     Weights are stored once, [inputs, outputs] as MatMul takes them, so that no runtime transposes a copy for every
-    layer. In int8 they are integers with a scale per output, and activations have a scale per token, so that no result
-    depends on the rest of its batch. Word embeddings are stored as rows, and transposed for the tied masked-token head.
+    layer. In int8 they are integers with a scale per output, and activations have a scale fixed by calibration or one
+    per token, so that no result depends on the rest of its batch. Word embeddings are stored as rows, and transposed
+    for the tied masked-token head.
     The inputs `ids`, `mask` and `types` are int64 [batch, sequence], padded on the right; an input that no node reads
     is left out.
     """
@@ -96,17 +97,26 @@ class GraphWriter:
         """0, 1, 2, … along the sequence axis, [sequence]."""
         return self.node("Range", 0, self.node("Gather", self.node("Shape", self.ids), 1, axis=0), 1)
 
-    def linear(self, value: str, name: str, weight: Tensor, bias: Tensor | None) -> str:
-        """`value weightᵀ + bias`, for a value [..., inputs] and a weight [outputs, inputs]."""
+    def linear(
+        self, value: str, name: str, weight: Tensor, bias: Tensor | None, scale: InputScale | None = None
+    ) -> str:
+        """`value weightᵀ + bias`, for a value [..., inputs] and a weight [outputs, inputs].
+
+        Args:
+            scale: of the value in int8; None: each token has its own.
+        """
         if self._is_integer(weight):
             matrix = self._initializer(f"{name}.weight.int8", lambda: quantize_matrix(weight.detach())[0].T.numpy())
-            product = self._integer_product(value, matrix, self._scales(name, weight))
+            if scale is None:
+                product = self._integer_product(value, matrix, self._scales(name, weight))
+            else:
+                product = self._fixed_product(value, matrix, name, weight, scale)
         else:
             product = self.node("MatMul", value, self.weight(f"{name}.weight", weight.T))
         return product if bias is None else self.node("Add", product, self.weight(f"{name}.bias", bias))
 
-    def layer(self, value: str, name: str, layer: nn.Linear) -> str:
-        return self.linear(value, name, layer.weight, layer.bias)
+    def layer(self, value: str, name: str, layer: nn.Linear, scale: InputScale | None = None) -> str:
+        return self.linear(value, name, layer.weight, layer.bias, scale)
 
     def rows(self, indices: str, name: str, table: Tensor) -> str:
         """Rows of a table [rows, width] at integer indices [...]: [..., width]."""
@@ -218,6 +228,15 @@ class GraphWriter:
         product = self.node("MatMulInteger", integers, matrix, self.constant(_ZERO_POINT, np.uint8))
         return self.node("Mul", self.node("Mul", self.cast(product, np.float32), scale), scales)
 
+    def _fixed_product(self, value: str, matrix: str, name: str, weight: Tensor, scale: InputScale) -> str:
+        """The product of inputs with one scale; an application of a shared weight has scales of its own."""
+        zero_point = self.constant(scale.zero_point, np.uint8)
+        integers = self.node("QuantizeLinear", value, scale.scale, zero_point)
+        product = self.cast(self.node("MatMulInteger", integers, matrix, zero_point), np.float32)
+        weight_scales = quantize_matrix(weight.detach())[1]
+        steps = self._initializer(f"{name}.scale.{scale.scale}", lambda: (weight_scales * scale.scale).numpy())
+        return self.node("Mul", product, steps)
+
 
 def _value_info(name: str, dtype: type[np.generic], axes: Axes) -> onnx.ValueInfoProto:
     kind: TensorProto.DataType = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))  # type: ignore[assignment]
@@ -237,16 +256,19 @@ def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
         hidden = _embeddings(graph, model)
     with graph.scope("seen"):
         bias = _attention_bias(graph)
+    input_scales = model.encoder.input_scales or ()
     for number, application in enumerate(model.encoder.plan):
+        scales = input_scales[number] if number < len(input_scales) else LayerScales()
         with graph.scope(f"layer.{number}"):
             attention = model.encoder.attentions[application.attention]
             feed_forward = model.encoder.feed_forwards[application.feed_forward]
             assert isinstance(attention, AttentionBlock) and isinstance(feed_forward, FeedForwardBlock)
-            hidden = _attention(graph, attention, f"attention.{application.attention}", hidden, bias)
+            hidden = _attention(graph, attention, f"attention.{application.attention}", hidden, bias, scales)
             name = f"feed_forward.{application.feed_forward}"
-            wide = graph.layer(hidden, f"{name}.intermediate", feed_forward.intermediate)
+            wide = graph.layer(hidden, f"{name}.intermediate", feed_forward.intermediate, scales.intermediate)
             wide = graph.activation(wide, model.config.hidden_act)
-            summed = graph.node("Add", graph.layer(wide, f"{name}.output", feed_forward.output), hidden)
+            narrow = graph.layer(wide, f"{name}.output", feed_forward.output, scales.output)
+            summed = graph.node("Add", narrow, hidden)
             hidden = graph.layer_norm(summed, f"{name}.layer_norm", feed_forward.layer_norm)
     return hidden
 
@@ -283,12 +305,14 @@ def _attention_bias(graph: GraphWriter) -> str:
     return graph.node("Where", mask, 0.0, MASKED_SCORE)
 
 
-def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str, bias: str) -> str:
+def _attention(
+    graph: GraphWriter, block: AttentionBlock, name: str, hidden: str, bias: str, scales: LayerScales
+) -> str:
     width = block.query.out_features
     heads = block.heads
     matrices = block.matrices()
     size = width // heads
-    joined = graph.linear(hidden, f"{name}.joined", matrices.joined, matrices.joined_bias)
+    joined = graph.linear(hidden, f"{name}.joined", matrices.joined, matrices.joined_bias, scales.qkv)
     parts = graph.nodes("Split", 3, joined, [width] * 3, axis=-1)
     query, key, value = (graph.node("Reshape", part, [0, 0, heads, size]) for part in parts)
     query = graph.node("Mul", graph.node("Transpose", query, perm=[0, 2, 1, 3]), size**-0.5)
@@ -296,7 +320,7 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
     probabilities = graph.node("Softmax", graph.node("Add", scores, bias), axis=-1)
     mixed = graph.node("MatMul", probabilities, graph.node("Transpose", value, perm=[0, 2, 1, 3]))
     concatenated = graph.node("Reshape", graph.node("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width])
-    summed = graph.node("Add", graph.layer(concatenated, f"{name}.dense", block.dense), hidden)
+    summed = graph.node("Add", graph.layer(concatenated, f"{name}.dense", block.dense, scales.dense), hidden)
     return graph.layer_norm(summed, f"{name}.layer_norm", block.layer_norm)
 
 

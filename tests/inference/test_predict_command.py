@@ -148,7 +148,7 @@ def test_number_of_texts_unlike_in_training_is_refused(task, reads_pairs, saved,
     both = capsys.readouterr()
     score = "predicted_score"
     if reads_pairs is False:  # the column is not read, and a named one is refused
-        assert "note: the column 'text_pair' is not read" in both.err
+        assert "albert: note: the column 'text_pair' is not read" in both.err
         assert json.loads(both.out)[score] == json.loads(alone)[score]
         refused([*pairs, "--pair", "text_pair"], 2, "--pair")
     elif reads_pairs is None:
@@ -170,7 +170,7 @@ def test_number_of_texts_unlike_in_training_is_refused_in_python(task, is_pair, 
 
 def test_text_without_words_is_noted(saved, capsys):
     assert run(["predict", str(saved("token_classification", 3)), "--tag", " "]) == 0
-    assert "note: the text has no words\n" in capsys.readouterr().err
+    assert "albert: note: the text has no words\n" in capsys.readouterr().err
 
 
 def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, refused, capsys):
@@ -178,7 +178,7 @@ def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, refu
     arguments = ["predict", path, "--fill-mask", "The [MASK] sat.", "--json"]
     assert run(arguments) == 0
     first = capsys.readouterr()
-    assert first.err.startswith('note: hidden_act "gelu" is the exact form')
+    assert first.err.startswith('albert: note: hidden_act "gelu" is the exact form')
     changed = ["--hidden-act", "gelu_new", "--num-attention-heads", "2", "--precision", "fp32", "--depth", "3"]
     assert run([*arguments, *changed]) == 0
     second = capsys.readouterr()

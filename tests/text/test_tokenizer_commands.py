@@ -157,7 +157,11 @@ ENGLISH = "All human beings are born free and equal, café and naïve. " + "No a
 @pytest.mark.parametrize(
     ("text", "flags", "note"),
     [
-        (VIETNAMESE, [], r"note: of every million characters, 3\d\d,\d{3} accents and vowel signs are dropped; --"),
+        (
+            VIETNAMESE,
+            [],
+            r"albert: note: of every million characters, 3\d\d,\d{3} accents and vowel signs are dropped; --",
+        ),
         (VIETNAMESE, ["--keep-accents"], None),
         (ENGLISH, [], None),
     ],
@@ -167,14 +171,12 @@ def test_training_warns_if_many_accents_are_dropped(tokenizer, tmp_path, capsys,
     (tmp_path / "a.txt").write_text(text * 20, encoding="utf-8")
     args = ["tokenizer", "train", str(tmp_path / "a.txt"), "--output", str(tmp_path / "words"), *flags]
     assert run_albert(args) == 0
-    notes = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
+    notes = re.findall(r"^albert: note: .*", capsys.readouterr().err, re.MULTILINE)
     assert len(notes) == (note is not None)
     assert all(re.match(note, printed) for printed in notes)
 
 
-DOTLESS = (
-    r"note: I becomes i, not ı, and İ becomes {}: letters are not lower-cased by the rules of {}; keep capitals, or "
-)
+DOTLESS = r"albert: note: I becomes i, not ı, and İ becomes {}: letters are not lower-cased by the rules of {}; keep capitals, or "
 
 
 @pytest.mark.parametrize(

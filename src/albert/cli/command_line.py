@@ -43,6 +43,24 @@ class Subcommand:
         return arguments_of(self.function, self.options, values) | others
 
 
+def words_of(options: Sequence[Option], values: Mapping[str, Any]) -> list[str]:
+    """The words that stand for the values of some options and keys; keys come last."""
+    words: list[str] = []
+    for option in sorted(options, key=lambda option: (option.is_key, not option.is_positional)):
+        value = values.get(option.name)
+        several = value if isinstance(value, list | tuple) else [value]
+        texts = ["true" if each is True else "false" if each is False else str(each) for each in several]
+        if value is None:
+            continue
+        if option.is_key:
+            words.append(f"{option.name}={','.join(texts)}")
+        elif option.is_switch:
+            words += [option.typed] if value else []
+        else:
+            words += [*([] if option.is_positional else [option.typed]), *texts]
+    return words
+
+
 def parse(shape: type[T], words: Sequence[str], program: str) -> T:
     """The words of a script's command line as a dataclass, whose fields are its options."""
     options = [replace(option, is_key=False) for option in keys_in(shape)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
+from albert.cli.command_line import words_of
 from albert.cli.main import imports
 from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, file_of, given_options, is_options_file, keys_in, read_keys
@@ -471,6 +472,9 @@ def show_finetune(**arguments: Any) -> None:
 
     result = finetune(**arguments, on_rows=show_rows, on_start=show_start)
     if is_preview:
+        keys = words_of([option for option in definition_of(finetune).options if option.is_key], arguments)
+        if keys:
+            console.print(f"keys of a run: {' '.join(keys)}")
         console.print("nothing was trained: --output RUN trains a model in this directory")
         return
     print_result(console, result)

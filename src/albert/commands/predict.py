@@ -443,7 +443,7 @@ def cell(value: Any) -> str:
 
 def note(text: str) -> None:
     """Print a note beside the answers."""
-    print(f"note: {text}", file=sys.stderr)
+    print(f"albert: note: {text}", file=sys.stderr)
 
 
 predict_main = on_command_line(predict, checks_paths=False)

@@ -145,7 +145,7 @@ def prepare(
     loaded = load_tokenizer(Path(tokenizer))
     note = lower_case_note(text.language, loaded.lower_case, loaded.keep_accents)
     if note is not None:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"albert: note: {note}", file=sys.stderr)
     report = prepare_corpus(
         [Path(name) for name in names_of(corpus)],
         loaded,

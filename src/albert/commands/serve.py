@@ -93,7 +93,7 @@ def serve(
 
     def started(predictor: Predictor) -> None:
         for note in predictor.loading_report.notes:
-            say(f"note: {note}")
+            say(f"albert: note: {note}")
         advice = precision_advice(predictor.device)
         if predictor.precision == "fp32" and advice is not None:
             say(f"faster: {advice}")

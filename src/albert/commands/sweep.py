@@ -2,10 +2,13 @@
 
 The runs differ in their seed, in the rows that score them, in their learning rate, or in the task of a benchmark."""
 
+import dataclasses
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from albert.cli.command_line import words_of
 from albert.cli.main import imports
 from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, given_options, keys_in, option_name, read_keys
@@ -15,13 +18,14 @@ from albert.commands.finetune import (
     COLUMNS,
     FinetuneKeys,
     Inputs,
+    finetune,
     learned_task,
     read_inputs,
     report_rows,
     say_what_was_read,
     start_of,
 )
-from albert.commands.function import command, on_command_line
+from albert.commands.function import command, definition_of, on_command_line
 from albert.recipes.finetuning import Device
 from albert.report.notes import start_lines
 from albert.runtime.environment import world
@@ -269,7 +273,16 @@ def show_sweep(**arguments: Any) -> None:
         print_parts(console, start_lines(figures))
 
     result = sweep(**arguments, on_rows=show_rows, on_start=show_start)
+    if arguments.get("folds") is not None:
+        result = dataclasses.replace(result, shown=dataclasses.replace(result.shown, following=on_all_rows(arguments)))
     print_result(console, result)
+
+
+def on_all_rows(arguments: Mapping[str, Any]) -> str:
+    """The command that trains a model on the whole table, after folds have shown what to expect of it."""
+    given = {name: value for name, value in arguments.items() if name not in ("folds", "replace")}
+    words = words_of(definition_of(finetune).options, given | {"output": f"{arguments['output']}-model"})
+    return shlex.join(["finetune", *words])
 
 
 sweep_main = on_command_line(sweep, run=show_sweep)

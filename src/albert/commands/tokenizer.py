@@ -119,10 +119,10 @@ def train(
             accents = accents_per_million(sampled)
             if accents >= MANY_ACCENTS:
                 what = f"of every million characters, {accents:,} accents and vowel signs are dropped"
-                print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+                print(f"albert: note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
         note = lower_case_note(language, not keep_case, keep_accents)
         if note is not None:
-            print(f"note: {note}", file=sys.stderr)
+            print(f"albert: note: {note}", file=sys.stderr)
         trained = train_on_documents(sampled, settings, used)
         trained.save(directory)
     read.lines = used.lines

@@ -40,9 +40,13 @@ def test_reply_follows_the_document(address, predictors, serve):
     assert reply.status == 200, reply.body
     assert reply_model(endpoints()[address[1:]]).model_validate(reply.json, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
-    paths = server.request("GET", "/openapi.json").json["paths"]
+    document = server.request("GET", "/openapi.json").json
+    paths = document["paths"]
     assert address in paths
     assert set(paths) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
+    described = {name.removesuffix("Request").lower() for name in document["components"]["schemas"]}
+    names = {each: each[1:].replace("-", "") for each in REQUESTS}
+    assert {each for each, name in names.items() if name in described} == set(paths) & set(REQUESTS)
 
 
 def test_an_empty_option_is_refused_by_name(predictors, serve):

@@ -1,6 +1,7 @@
 """The application: its endpoints, error replies, and the OpenAPI document of this model."""
 
 import json
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -51,13 +52,26 @@ def application(service: batching.Service) -> RequestMiddleware:
             return document
         absent = {f"/{name}" for name in endpoints()} - set(addresses_of(service.predictor))
         paths = {address: methods for address, methods in document["paths"].items() if address not in absent}
-        return _with_examples(document | {"paths": paths}, service.predictor)
+        schemas = _referenced(paths, document["components"]["schemas"])
+        components = document["components"] | {"schemas": schemas}
+        return _with_examples(document | {"paths": paths, "components": components}, service.predictor)
 
     app.openapi = supported_document
     for routes in (pipeline_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
     return RequestMiddleware(app, service, frozenset(f"/{name}" for name in endpoints()))
+
+
+def _referenced(paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """The schemas that these paths refer to, and those that these refer to."""
+    found: set[str] = set()
+    to_read = [json.dumps(paths)]
+    while to_read:
+        names = set(re.findall(r'"#/components/schemas/([^"]+)"', to_read.pop())) - found
+        found |= names
+        to_read += [json.dumps(schemas[name]) for name in names]
+    return {name: schema for name, schema in schemas.items() if name in found}
 
 
 def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, Any]:
@@ -74,7 +88,7 @@ def _with_examples(document: dict[str, Any], predictor: Predictor) -> dict[str, 
         texts = {"texts": [row["text"]], **({"pairs": [row["pair"]]} if row.get("pair") else {})}
         examples |= {"ClassifyRequest": texts, "ScoreRequest": texts}
     schemas = document["components"]["schemas"]
-    changed = {name: schemas[name] | {"examples": [example]} for name, example in examples.items()}
+    changed = {name: schemas[name] | {"examples": [example]} for name, example in examples.items() if name in schemas}
     return document | {"components": document["components"] | {"schemas": schemas | changed}}
 
 

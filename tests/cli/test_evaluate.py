@@ -16,8 +16,7 @@ import albert
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
 from albert.cli.render import print_result
-from albert.commands.evaluate import check_precisions, compare_precisions
-from albert.commands.evaluate_precisions import PrecisionScore
+from albert.commands.evaluate_precisions import PrecisionScore, check_precisions, compare_precisions
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.model.albert import AlbertForPreTraining

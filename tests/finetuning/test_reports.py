@@ -1,6 +1,8 @@
 """Reports of fine-tuned models: classes, confusions, errors with text, calibration, advice, and the page of a run."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -177,9 +179,21 @@ def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_
     assert run([*command, "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     shown = capsys.readouterr().out
     assert "the best run" in shown and "Classes" in shown and "seed-" in shown.partition("report: ")[2]
+    assert re.fullmatch(r"next: \S*albert predict \S+/seed-\d/model --classify .+", shown.splitlines()[-1])
     assert run([*command, "--output", str(tmp_path / "folds"), "--folds", "2", "--frozen"]) == 0
     shown = capsys.readouterr().out
     assert "the fold with the lower score" in shown and "Classes" in shown and "fold-" in shown.partition("report: ")[2]
+    words = shlex.split(shown.splitlines()[-1])  # of the next command, which trains on all rows
+    assert words[0] == "next:" and words[words.index("finetune") + 1 :][:2] == ["--model", str(pretrained)]
+    assert "--folds" not in words and "--frozen" in words and f"{tmp_path / 'folds'}-model" in words
+    assert run(words[words.index("finetune") :]) == 0
+
+
+def test_the_preview_shows_the_keys_that_were_given(own_table, pretrained, capsys):
+    assert run(["finetune", "--train", str(own_table), "--model", str(pretrained), "epochs=2", "seed=3"]) == 0
+    assert "keys of a run: epochs=2 seed=3\n" in capsys.readouterr().out
+    assert run(["finetune", "--train", str(own_table), "--model", str(pretrained)]) == 0
+    assert "keys of a run" not in capsys.readouterr().out
 
 
 # --------------------------------------------------------------------------------------------------------------------

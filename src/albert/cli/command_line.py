@@ -49,7 +49,7 @@ def words_of(options: Sequence[Option], values: Mapping[str, Any]) -> list[str]:
     for option in sorted(options, key=lambda option: (option.is_key, not option.is_positional)):
         value = values.get(option.name)
         several = value if isinstance(value, list | tuple) else [value]
-        texts = ["true" if each is True else "false" if each is False else str(each) for each in several]
+        texts = [str(each).lower() if isinstance(each, bool) else str(each).removesuffix(".0") for each in several]
         if value is None:
             continue
         if option.is_key:

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from albert.cli.command_line import Subcommand
 from albert.cli.main import imports
 from albert.cli.render import open_console, print_json, print_result
-from albert.cli.signature import Option, PathLike, Rows, file_of, given_options, keys_in, option_name, read_keys
+from albert.cli.signature import Option, PathLike, Rows, file_of, given_options, keys_in, option_name
 from albert.commands.checks import check_corpus, check_data, check_options
 from albert.commands.columns import Columns, LabelKind, TableKeys, tuple_of
+from albert.commands.evaluate_rows import declared_task, splits_to_score, task_of_model
 from albert.commands.finetune import COLUMNS
 from albert.commands.function import command, definition_of
 from albert.recipes.architecture import Activation
 from albert.recipes.pretraining import SentenceObjective
-from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
+from albert.runtime.errors import UsageError
 from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
-    from albert.commands.evaluate_precisions import PrecisionScore
     from albert.finetuning.evaluation import EvaluatedModels
     from albert.inference.engine import InferencePrecision
     from albert.report.result import Result
     from albert.runtime.environment import Precision
-    from albert.tasks.table_task import TableTask
 
 PRETRAINING = "pretraining"
 """The task that has a corpus in the place of a table."""
@@ -40,19 +39,19 @@ class DepthOptions:
     """How many layers of a model to apply.
 
     Attributes:
-        depth: as many as in training when empty; several give a table of scores and costs.
+        depths: as many as in training when empty; several give a table of scores and costs.
         curve: a PNG of that table; the figures are written beside it as .csv.
         rounds: timings of each row of that table.
     """
 
-    depth: tuple[int, ...] = ()
+    depths: tuple[int, ...] = ()
     curve: Path | None = None
     rounds: int = 1
 
     @property
     def makes_table(self) -> bool:
         """Whether several depths, or costs, are asked for."""
-        return len(self.depth) > 1 or self.curve is not None
+        return len(self.depths) > 1 or self.curve is not None
 
 
 Precisions = Literal["auto", "fp32", "bf16", "int8"]
@@ -147,13 +146,14 @@ def evaluate(
     )
     objectives: tuple[SentenceObjective, ...] | None = None if objective is None else tuple_of(objective)
     precisions: tuple[Precisions, ...] = tuple_of(precision)
-    depths = DepthOptions(depth=(depth,) if isinstance(depth, int) else tuple(depth), curve=curve, rounds=rounds)
+    depths = DepthOptions(depths=(depth,) if isinstance(depth, int) else tuple(depth), curve=curve, rounds=rounds)
     check_options(SimpleNamespace(model=models, data=folder, dev=dev_file))
     check_combination(given, task, models, folder, dev_file, depths, precisions)
 
     with imports():
         from albert.columns.read import TableSource
-        from albert.commands.evaluate_precisions import precision_scores
+        from albert.commands.evaluate_depths import compare_depths
+        from albert.commands.evaluate_precisions import check_precisions, compare_precisions, precision_scores
         from albert.finetuning.evaluation import evaluate_models, write_predictions
         from albert.inference.engine import choose_precision, use_fast_encoders
         from albert.report.evaluations import lines_about_model, result_of_split
@@ -182,7 +182,9 @@ def evaluate(
     folder = folder or Path()
     chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precisions]
     if depths.makes_table:
-        result = compare_depths(scored_task, models[0], folder, split or "dev", depths, chosen[0], opening)
+        result = compare_depths(
+            scored_task, models[0], folder, split or "dev", **vars(depths), precision=chosen[0], **opening
+        )
         finish(result, results, on_result)
         return result
     if compares_precisions(precisions):
@@ -217,7 +219,7 @@ def evaluate(
             each,
             prepare=partial(use_fast_encoders, precision=computed_in),
             needs_labels=submission is None and predictions is None,
-            depth=next(iter(depths.depth), None),
+            depth=next(iter(depths.depths), None),
             threshold=threshold,
             micro_batch_tokens=micro_batch_tokens,
             **opening,
@@ -297,7 +299,7 @@ def check_combination(
     if task == PRETRAINING:
         of_other_tasks = (*OF_TABLES, "split", "dev", "predictions", "submission", "report")
         refuse(given, of_other_tasks, "requires another task", f"leave it or {PRETRAINING} out")
-        if depths.depth or depths.makes_table:
+        if depths.depths or depths.makes_table:
             raise UsageError("--depth and --curve", "require another task", f"leave {PRETRAINING} out")
         if compares_precisions(precision):
             remedy = "several are compared on a task, for one model"
@@ -323,7 +325,7 @@ def check_combination(
             raise UsageError("--precision", "must be a single one here", "compare precisions at one --depth")
         if depths.curve is not None:
             check_png(depths.curve)
-    elif compares_precisions(precision) and depths.depth:
+    elif compares_precisions(precision) and depths.depths:
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
     if task is not None:
         refuse(given, OF_TABLES, f"requires your own file, the task {task} has its own columns")
@@ -346,131 +348,6 @@ def refuse(given: Mapping[str, Any], names: Iterable[str], why: str, remedy: str
         if name in given:
             is_key = name in OF_TABLES and name not in COLUMNS
             raise UsageError(name if is_key else option_name(name), why, remedy)
-
-
-def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
-    """Raises CannotCreate for a file to write that is an input."""
-    read = [path.resolve() for path in inputs if path is not None]
-    for output in outputs:
-        if output is not None and output.resolve() in read:
-            raise CannotCreate(output, "is an input, which would be replaced", "choose another name")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The task and its splits.
-
-
-def declared_task(name: str, split: str | None, dev: Path | None, outputs: Iterable[Path | None]) -> DeclaredTask:
-    """A declared task, with `dev` in the place of its file."""
-    from albert.tasks.submission import find_task
-
-    check_outputs(outputs, [dev])
-    task = find_task(name)
-    if dev is None:
-        return task
-    return dataclasses.replace(task, source=task.source.with_files({split or "dev": dev}))
-
-
-def task_of_model(
-    model: str, columns: Columns, keys: Mapping[str, Any], dev: Path | None, outputs: Iterable[Path | None]
-) -> tuple[DeclaredTask, str | None]:
-    """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
-    the rows are of the file that it was trained on."""
-    from albert.checkpoints.hub import find_model
-    from albert.columns.read import for_other_file, read_task
-    from albert.tasks.table_task import table_task_of
-
-    directory = find_model(model)
-    saved = table_task_of(directory)
-    if saved is None:
-        saved = task_from_config(directory, columns, dev)
-    of_keys = read_keys(TableKeys, keys)
-    described = columns.task(of_keys, saved)
-    if saved is not None and dev is not None:
-        saved = for_other_file(saved, dev)
-    check_outputs(outputs, [dev, described.train, described.dev])
-    described = columns.task(of_keys, saved, dev=dev)
-    if described.dev is not None:
-        described = dataclasses.replace(described, train=None)
-    if saved is not None and dev is None:
-        check_rows_are_known(directory, saved)
-    return read_task(described).check("dev").task, origin_of_rows(saved, described)
-
-
-def check_rows_are_known(directory: Path, saved: "TableTask") -> None:
-    """Raise UsageError if the rows on which a model was scored cannot be found again: of a copy without its table, or
-    of one fold of several."""
-    rows = saved.dev or saved.train
-    if rows is not None and not rows.exists():
-        why = f"is missing; {directory} is a copy of a model, and its table {rows.name} is not beside it"
-        raise UsageError("--dev", why, "name the rows to score")
-    if saved.dev is None and saved.held_out.digest is None:
-        why = f"is missing; {directory} does not say which rows of {rows} were held out, as of one fold of several"
-        raise UsageError("--dev", why, "name the rows to score; predictions-dev.jsonl has those of the fold")
-
-
-def origin_of_rows(saved: "TableTask | None", described: "TableTask") -> str | None:
-    """A line if rows are scored that were held out of the training file, or that the model was trained on.
-
-    Args:
-        saved: The task that a run saved beside its model.
-        described: The task whose rows are scored.
-    """
-    from albert.runtime.manifest import input_hash
-
-    if saved is None:
-        return None
-    if described.dev is None:
-        return f"the rows of {described.train} that were held out of training"
-    digest = saved.held_out.digest
-    if digest is None and saved.train is not None and saved.train.exists():
-        digest = input_hash(saved.train)
-    if digest != input_hash(described.dev):
-        return None
-    return f"{described.dev} is the file that the model was trained on: these scores do not hold for other rows"
-
-
-def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "TableTask":
-    """Kind and labels from a model's configuration; the options must name the columns, unless it tags words."""
-    from albert.checkpoints.huggingface import kind_of
-    from albert.checkpoints.model_directory import read_config
-    from albert.tasks.table_task import TASK_FILE, TableTask
-
-    _, extra = read_config(directory)
-    names = extra.get("id2label")
-    kind = kind_of(extra)
-    is_tagger = kind == "token_classification"
-    needed = {"--dev": dev}
-    if not is_tagger:
-        needed |= {"--text": columns.text, "--label": columns.label}
-    missing = [name for name, value in needed.items() if value is None]
-    if missing:
-        why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
-        raise UsageError(directory, why, "or name a TASK")
-    if not is_tagger and kind not in ("classification", "pair_classification"):
-        raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
-    if extra.get("problem_type") == "regression" or (extra.get("problem_type") is None and len(names or ()) == 1):
-        return TableTask(kind="regression")
-    if not names:
-        raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
-    several = extra.get("problem_type") == "multi_label_classification"
-    labels = tuple(names[index] for index in sorted(names))
-    if is_tagger:
-        return TableTask(kind="token-classification", labels=labels)
-    return TableTask(kind="multi-label" if several else "classification", labels=labels)
-
-
-def splits_to_score(
-    task: DeclaredTask, split: str | None, dev: Path | None, submission: Path | None
-) -> tuple[str, ...]:
-    """The named split, else dev; for files to hand in those that the benchmark's server scores."""
-    if submission is not None and submission.exists() and not submission.is_dir():
-        raise CannotCreate(submission, "is not a directory", "name a directory for the files to hand in")
-    if split is not None:
-        return (split,)
-    if submission is not None and dev is None and task.submission:
-        return tuple(task.submission)
-    return ("dev",)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -555,75 +432,6 @@ def evaluate_pretrained(
     )
     report = {"task": PRETRAINING, "precision": precision, **found.to_json()}
     return result_of_pretrained(report, found.counts, [note for each in found.models for note in each.notes])
-
-
-def compare_depths(
-    task: DeclaredTask,
-    model: str,
-    data: Path,
-    split: str,
-    depths: DepthOptions,
-    precision: "InferencePrecision",
-    opening: Mapping[str, Any],
-) -> "Result":
-    """Score a model at several depths, and draw the scores against the compute."""
-    from albert.commands.evaluate_depths import CURVE_COLUMNS, depth_curve, write_curve
-    from albert.report.evaluations import result_of_depths
-
-    curve = depths.curve
-    draw = None
-    if curve is not None:
-        from albert.report.pictures import draw_curve as draw
-
-        figures = curve.with_suffix(".csv")
-        if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
-            raise CannotCreate(figures, "is another table, the curve's figures would replace it", "choose another name")
-    found = depth_curve(
-        task,
-        model,
-        data,
-        split,
-        depths=depths.depth,
-        rounds=depths.rounds,
-        precision=precision,
-        **opening,
-    )
-    report = found.to_json()
-    if curve is not None and draw is not None:
-        draw(report, curve)
-        write_curve(found, curve.with_suffix(".csv"))
-    return result_of_depths(report, found.notes, curve)
-
-
-def compare_precisions(
-    rows: "Sequence[PrecisionScore]", task: DeclaredTask, model: str, split: str, tolerance: float
-) -> "Result":
-    """The scores of a model at several precisions, fp32 first."""
-    from albert.report.evaluations import result_of_precisions
-
-    precisions = {}
-    for row in rows:
-        precisions[row.precision] = {
-            "scores": dict(row.evaluation.scores),
-            "difference": row.difference,
-            "answers_changed": row.changed,
-            "seconds": row.evaluation.seconds,
-            "holds": row.holds,
-        }
-    report = {"task": task.name, "model": model, "split": split}
-    first = rows[0].evaluation
-    report |= {"score": rows[0].name, "tolerance": tolerance, "examples": len(first.predictions)}
-    report |= {"precisions": precisions}
-    baselines = {} if first.baseline is None else {task.target.baseline_name: first.baseline}
-    return result_of_precisions(report, baselines)
-
-
-def check_precisions(rows: "Sequence[PrecisionScore]", tolerance: float) -> None:
-    """Raises CheckFailed, naming the precisions that move the score by more than the tolerance."""
-    moved = [f"{row.precision} by {row.difference:+.2f}" for row in rows if not row.holds]
-    if moved:
-        why = f"moves with {' and '.join(moved)}, more than {tolerance:.2f}"
-        raise CheckFailed(rows[0].name, why, f"use {' or '.join(row.precision for row in rows if row.holds)}")
 
 
 # --------------------------------------------------------------------------------------------------------------------

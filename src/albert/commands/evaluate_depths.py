@@ -1,4 +1,5 @@
-"""Score against compute: a fine-tuned model at several depths, as in the paper's Table 11."""
+"""`albert evaluate --depth 1 2 4`: score against compute, a fine-tuned model at several depths, as in the paper's Table
+11."""
 
 import time
 from collections import Counter
@@ -15,8 +16,10 @@ from albert.inference.engine import InferencePrecision, PackedModel
 from albert.model.albert import check_depth, set_depth
 from albert.model.cost import count_flops
 from albert.recipes.architecture import AlbertConfig
+from albert.report.evaluations import result_of_depths
+from albert.report.result import Result
 from albert.runtime.devices import pick_device
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import write_csv
 from albert.runtime.progress import progress
 from albert.tasks.declared import DeclaredTask
@@ -59,6 +62,38 @@ class DepthCurve:
         fields = {name: value for name, value in vars(self).items() if name not in ("points", "notes", "baseline")}
         points = [{**vars(point), "scores": dict(point.scores)} for point in self.points]
         return {**fields, "points": points, "baseline": None if self.baseline is None else dict(self.baseline)}
+
+
+def compare_depths(
+    task: DeclaredTask,
+    model: str,
+    data: Path,
+    split: str,
+    *,
+    depths: Sequence[int],
+    rounds: int,
+    curve: Path | None,
+    **options: Any,
+) -> Result:
+    """Score a model at several depths, and draw the scores against the compute.
+
+    Args:
+        curve: the picture to draw; its figures are written beside it as .csv.
+        options: see `depth_curve`.
+    """
+    draw = None
+    if curve is not None:
+        from albert.report.pictures import draw_curve as draw
+
+        figures = curve.with_suffix(".csv")
+        if figures.exists() and not figures.read_bytes().startswith(",".join(CURVE_COLUMNS).encode()):
+            raise CannotCreate(figures, "is another table, the curve's figures would replace it", "choose another name")
+    found = depth_curve(task, model, data, split, depths=depths, rounds=rounds, **options)
+    report = found.to_json()
+    if curve is not None and draw is not None:
+        draw(report, curve)
+        write_curve(found, curve.with_suffix(".csv"))
+    return result_of_depths(report, found.notes, curve)
 
 
 def depth_curve(

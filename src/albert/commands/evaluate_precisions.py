@@ -1,4 +1,5 @@
-"""Score against precision: one model on one task at fp32, bf16 and int8, with the arithmetic that inference uses.
+"""`albert evaluate --precision bf16 int8`: score against precision, one model on one task at fp32, bf16 and int8, with the
+arithmetic that inference uses.
 
 Whether int8 lowers the score depends on the model and the task, so it is measured on these.
 """
@@ -11,11 +12,12 @@ from typing import Any
 
 from albert.finetuning.evaluation import Evaluation, evaluate_directory
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
+from albert.report.evaluations import EXACT, result_of_precisions
+from albert.report.result import Result
 from albert.runtime.devices import pick_device
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import CheckFailed, InvalidConfiguration
 from albert.tasks.declared import DeclaredTask
 
-EXACT: InferencePrecision = "fp32"
 TOLERANCE = 0.5
 """Points by which a score may differ from that of fp32."""
 
@@ -80,3 +82,32 @@ def precision_scores(
         holds = abs(difference) <= tolerance
         results.append(PrecisionScore(precision, evaluation, name, score, difference, changed, holds))
     return results
+
+
+def compare_precisions(
+    rows: Sequence[PrecisionScore], task: DeclaredTask, model: str, split: str, tolerance: float
+) -> Result:
+    """The scores of a model at several precisions, fp32 first."""
+    precisions = {}
+    for row in rows:
+        precisions[row.precision] = {
+            "scores": dict(row.evaluation.scores),
+            "difference": row.difference,
+            "answers_changed": row.changed,
+            "seconds": row.evaluation.seconds,
+            "holds": row.holds,
+        }
+    first = rows[0].evaluation
+    report: dict[str, Any] = {"task": task.name, "model": model, "split": split}
+    report |= {"score": rows[0].name, "tolerance": tolerance, "examples": len(first.predictions)}
+    report |= {"precisions": precisions}
+    baselines = {} if first.baseline is None else {task.target.baseline_name: first.baseline}
+    return result_of_precisions(report, baselines)
+
+
+def check_precisions(rows: Sequence[PrecisionScore], tolerance: float) -> None:
+    """Raises CheckFailed, naming the precisions that move the score by more than the tolerance."""
+    moved = [f"{row.precision} by {row.difference:+.2f}" for row in rows if not row.holds]
+    if moved:
+        why = f"moves with {' and '.join(moved)}, more than {tolerance:.2f}"
+        raise CheckFailed(rows[0].name, why, f"use {' or '.join(row.precision for row in rows if row.holds)}")

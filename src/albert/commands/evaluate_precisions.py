@@ -1,5 +1,4 @@
-"""`albert evaluate --precision bf16 int8`: score against precision, one model on one task at fp32, bf16 and int8, with the
-arithmetic that inference uses.
+"""`albert evaluate --precision bf16 int8`: one model on one task at several precisions, computed as for inference.
 
 Whether int8 lowers the score depends on the model and the task, so it is measured on these.
 """

@@ -87,7 +87,7 @@ def test_command_and_python_write_the_same_model_and_it_can_be_a_start(table, pr
     output = tmp_path / "python"
     result = albert.finetune_vectors(**columns, **options, model=pretrained, output=output)
     assert 0 <= result.scores["retrieval_accuracy"] <= 100
-    assert "contrastive" in repr(result)
+    assert "vectors of pairs" in repr(result)
     weights = [(tmp_path / name / "model/model.safetensors").read_bytes() for name in ("command", "python")]
     assert weights[0] == weights[1]
     assert run(command(table, output, tmp_path / "again", "steps=1", "depth=1")) == 0

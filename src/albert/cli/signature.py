@@ -246,7 +246,7 @@ def arguments_of(function: Callable[..., Any], options: Sequence[Option], values
 
 
 def given_options(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a call that differ from their defaults, and its keys.
+    """The parameters of a call that differ from their defaults, its keys, and the differing fields of a group.
 
     Args:
         values: all parameters of `function`.
@@ -255,6 +255,10 @@ def given_options(function: Callable[..., Any], values: Mapping[str, Any]) -> di
     for name, parameter in inspect.signature(inspect.unwrap(function)).parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             given |= values[name]
+        elif dataclasses.is_dataclass(parameter.default):
+            fields = [field.name for field in dataclasses.fields(parameter.default)]
+            changed = {field: getattr(values[name], field) for field in fields}
+            given |= {field: value for field, value in changed.items() if value != getattr(parameter.default, field)}
         elif values[name] is not parameter.default and values[name] != parameter.default:
             given[name] = values[name]
     return given

@@ -3,7 +3,7 @@
 The functions behind the commands check more, when they open the inputs."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from albert.runtime.environment import lazy_import
@@ -101,3 +101,12 @@ def check_data(task: str, data: Path | None, has_files: bool) -> None:
         raise UsageError("--data", f"is missing; {whose} files are looked for there", "name their folder")
     if data is not None and not data.is_dir():
         raise MissingInput(data, "is not a directory", f"name the folder with the files of {task}")
+
+
+def check_options_of_task(task: str, given: Mapping[str, bool]) -> None:
+    """Raises UsageError for an option of `predict` that only other tasks have; `given` says which are given."""
+    endpoints = lazy_import("albert.tasks.pipelines").endpoints
+    for option, is_given in given.items():
+        names = [name for name, pipeline in endpoints().items() if option in pipeline.file_options]
+        if is_given and names and task not in names:
+            raise UsageError(option, f"requires --task {' or '.join(names)}, not {task}")

@@ -118,7 +118,7 @@ def on_command_line(
             call = inspect.signature(definition.function).bind(**arguments)
             call.apply_defaults()
             check_options(SimpleNamespace(**call.arguments))
-        result = function(**arguments)
+        result = definition.function(**arguments)
         if show is None:
             return result
         show(result)

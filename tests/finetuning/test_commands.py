@@ -216,6 +216,21 @@ def test_what_a_run_prints_before_its_scores_fits_on_half_a_screen(name, pretrai
     assert before[0].split()[:2] == ["inferred", "is"]
 
 
+def test_numbers_are_compared_with_the_best_constant_everywhere(pretrained, tmp_path, capsys):
+    head, rows = TABLES["numbers"]
+    (tmp_path / "rows.csv").write_text(head + "\n".join(rows) + "\n")
+    output = tmp_path / "run"
+    model = ["--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--label", "label", *SMALL]
+    assert run(["finetune", *model, "--test", str(tmp_path / "rows.csv"), "--output", str(output)]) == 0
+    evaluate = ["evaluate", "--model", str(output), "--results", str(tmp_path / "e.json")]
+    assert run([*evaluate, "--report", str(tmp_path / "e.html")]) == 0
+    assert run(["sweep", *model, "--output", str(tmp_path / "seeds"), "--seeds", "1"]) == 0
+    shown = capsys.readouterr().out
+    files = ("run/results.json", "run/report.html", "run/model/README.md", "e.json", "e.html", "seeds/summary.json")
+    for text in (shown, *((tmp_path / name).read_text() for name in files)):
+        assert "best constant" in text and "majority" not in text
+
+
 def test_help_begins_with_a_table_of_ones_own(capsys):
     with pytest.raises(SystemExit):
         run(["finetune", "--help"])

@@ -145,8 +145,10 @@ def test_command_and_python_show_where_the_model_is_wrong(own_table, pretrained,
     assert result.confusion is not None
     assert result.confusion.counts == report["confusion"]["counts"]
     assert "report.html" in repr(result)
-    shown = result._repr_html_()
-    assert "Classes" in shown and "<b>ship</b>" not in shown
+    shown = result._repr_html_()  # a part of the page: its tables, and the first errors
+    assert "Classes" in shown and "Confusion matrix" in Page(shown).text and "<b>ship</b>" not in shown
+    n_errors = len(report["errors"])
+    assert (shown.count('class="error"'), page.count('class="error"')) == (min(5, n_errors), n_errors)
     scores = tmp_path / "scores.json"
     evaluate = ["evaluate", "--model", str(output), "--dev", str(own_table), "--device", "cpu"]
     assert run([*evaluate, "--results", str(scores)]) == 0

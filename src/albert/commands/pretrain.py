@@ -202,7 +202,7 @@ class PretrainResult(Displayable):
             (task.replace("_", " "), f"{scores[f'{task}_accuracy']:.1%}", f"{scores[f'{task}_baseline']:.1%}")
             for task in tasks
         ]
-        return [("held out", "right", "best constant"), *rows] if rows else []
+        return [("held out", "right", "majority baseline"), *rows] if rows else []
 
     def remarks(self) -> list[str]:
         return [f"model: {self.model}"]

@@ -31,6 +31,7 @@ from albert.runtime.json_files import read_versioned
 from albert.runtime.words import counted, in_epochs
 from albert.tasks.declared import UNNAMED, DeclaredTask
 from albert.tasks.submission import BENCHMARKS, DECLARED
+from albert.tasks.task import BEST_CONSTANT
 from albert.training.run_folder import RESULTS_NAME, SUMMARY_NAME
 
 OF_VECTORS = {"vectors": "texts", "contrastive": "pairs"}
@@ -282,7 +283,7 @@ def result_of_benchmark(report: Mapping[str, Any], output: Path, models: Mapping
     """
     average = BENCHMARKS[report["benchmark"]]
     tasks = report["tasks"]
-    rows = [["task", "score", "median", "all runs", "runs", "constant", "paper"]]
+    rows = [["task", "score", "median", "all runs", "runs", BEST_CONSTANT, "paper"]]
     sources: dict[tuple[str, str], list[str]] = {}
     scores: dict[str, float | None] = {}
     constants: dict[str, float | None] = {}
@@ -317,7 +318,7 @@ def result_of_benchmark(report: Mapping[str, Any], output: Path, models: Mapping
         written=[(output / SUMMARY_NAME, " has all of it")],
         following=following[0] if following else "",
     )
-    return Result(scores=scores, baselines={"best constant": constants}, report=report, output=output, shown=shown)
+    return Result(scores=scores, baselines={BEST_CONSTANT: constants}, report=report, output=output, shown=shown)
 
 
 def _spread_cells(found: Mapping[str, Any], metric: str) -> list[str]:

@@ -137,9 +137,6 @@ def finetune(
         data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
         frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
         teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
-        init: random: the same architecture with random weights, as a control.
-        keep_head: Start from the model's own head, with outputs matched to labels by name; otherwise a new head is
-            initialised.
     """
     given = given_options(finetune, dict(locals()))
     columns = Columns(**{name: given[name] for name in COLUMNS if name in given})

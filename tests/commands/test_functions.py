@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.api.conftest import files_of, make_reviews
+from tests.commands.conftest import files_of, make_reviews
 
 import albert
 from albert.cli.command_line import all_commands

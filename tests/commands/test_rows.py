@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.api.conftest import files_of, make_reviews
+from tests.commands.conftest import files_of, make_reviews
 
 import albert
 from albert.checkpoints.model_directory import save_model_directory

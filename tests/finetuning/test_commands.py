@@ -39,7 +39,7 @@ def test_declared_task(command, data, tmp_path, capsys):
 
 def test_a_new_task_is_one_declaration(command, data, tmp_path, monkeypatch, capsys):
     """As docs/tour.md says: files, columns, target, metrics and recipe, and nothing else."""
-    source = SplitFiles("choice", {"train": "train.tsv", "dev": "dev.tsv"}, lambda path, split: read_rows(path, "TSV"))
+    source = SplitFiles("choice", {"train": "train.tsv", "dev": "dev.tsv"}, lambda path, split: read_rows(path))
     task = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
     monkeypatch.setitem(DECLARED, task.name, task)
     assert run(command("my-reviews", data, "run")) == 0

@@ -107,7 +107,7 @@ FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=("
 def test_tsv_round_trip_without_quoting(rows, end, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.tsv"
     path.write_bytes(("sentence\tlabel" + end + "".join("\t".join(row) + end for row in rows)).encode())
-    read = read_rows(path, "TSV").rows
+    read = read_rows(path).rows
     assert [(row.fields["sentence"], row.fields["label"]) for row in read] == rows
     assert read[-1].where == f"{path}:{len(rows) + 1}"
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar, cast
 
 from albert.cli.signature import option_name
 from albert.runtime.json_files import common_fields
-from albert.tables.table_file import Format
+from albert.tables.formats import Format
 from albert.tasks.table_task import OptionLabels, TableTask, read_label_names
 
 LabelKind = Literal["classification", "number", "multi-label"]

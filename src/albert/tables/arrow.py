@@ -47,7 +47,12 @@ def one_line(error: Exception) -> str:
 
 
 def read_parquet_records(file: InputFile, class_names: bool, reached: Advance) -> Iterator[Record]:
-    """Yield every row with Python values (see `albert.tables.records.read_records`)."""
+    """Yield every row with Python values, by batches.
+
+    Args:
+        class_names: whether classes that `datasets` wrote as numbers are given by their names.
+        reached: called with the position in the file in bytes.
+    """
     row = 0
     for batch, parquet in parquet_batches(file, file.name, RECORDS_AT_A_TIME):
         classes = _class_names(parquet.schema_arrow.metadata or {}) if class_names else {}
@@ -105,7 +110,7 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def read_saved_records(file: InputFile, class_names: bool, reached: Advance) -> Iterator[Record]:
-    """Yield every row of a saved data set with Python values (see `albert.tables.records.read_records`)."""
+    """Yield every row of a saved data set with Python values (see `read_parquet_records`)."""
     row = 0
     for batch in saved_batches(file, reached):
         with damage_refused(file.name, "saved data set"):

@@ -3,19 +3,34 @@
 import datetime
 import io
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.tables.files import InputFile, open_input_file
+from albert.tables.files import Advance, InputFile, open_input_file
 from albert.tables.records import Record
-from albert.tables.table_file import Layout, TableFile
+from albert.tables.table_file import Layout, TableFile, TableFormat
 
 _BEGINNINGS = (b"PK", b"\xd0\xcf\x11\xe0")
 """Of .xlsx and .ods, which are zip archives, and of .xls."""
 MAX_WHOLE = 1e15
 """Larger numbers are not written as whole ones."""
+
+
+class Excel(TableFormat):
+    """A spreadsheet, also of LibreOffice."""
+
+    name: ClassVar[str] = "xlsx"
+    about: ClassVar[str] = "Excel"
+    endings: ClassVar[tuple[str, ...]] = (".xlsx", ".xlsm", ".xls", ".ods")
+    is_text: ClassVar[bool] = False
+
+    def open_bytes(self, file: InputFile, layout: Layout) -> TableFile:
+        return _open_excel(file, layout)
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        return iter(table.rows or ())
 
 
 def _cell_value(cell: Any) -> Any:
@@ -37,7 +52,7 @@ def _filled_rows(cells: Sequence[Sequence[Any]]) -> list[tuple[int, list[Any]]]:
     return rows
 
 
-def open_excel(file: InputFile, layout: Layout) -> TableFile:
+def _open_excel(file: InputFile, layout: Layout) -> TableFile:
     """The first sheet with a table."""
     library = lazy_import("python_calamine", "excel")
     with open_input_file(file) as (content, _):

@@ -1,34 +1,47 @@
 """fastText: a label, then its text on each line, `__label__spam Win a prize`."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import ClassVar
 
 from albert.tables.encodings import lines_of
-from albert.tables.files import InputFile
+from albert.tables.files import Advance
 from albert.tables.records import Record
-from albert.tables.table_file import TableFile
+from albert.tables.table_file import Beginning, TableFile, TableFormat
 
-FASTTEXT = re.compile(r"__label__\S+(\s|$)")
-
-
-def open_fasttext(file: InputFile, encoding: str, notes: tuple[str, ...]) -> TableFile:
-    """A file with a label and its text on each line."""
-    notes += ("every line is a label and its text",)
-    return TableFile(file=file, format="fasttext", encoding=encoding, notes=notes, names=("text", "label"))
+_MARKED = re.compile(r"__label__\S+(\s|$)")
 
 
-def fasttext_records(table: TableFile) -> Iterator[Record]:
-    """The rows of a file with a label and its text on each line."""
-    for number, line in lines_of(table.file, table.encoding):
-        where = f"{table.file.name}:{number}"
-        words = line.split()
-        if not words:
-            continue
-        marked = 0
-        while marked < len(words) and words[marked].startswith("__label__"):
-            marked += 1
-        labels = [word.removeprefix("__label__") for word in words[: marked or 1]]
-        text = line.strip()
-        for word in words[: marked or 1]:
-            text = text[len(word) :].lstrip()
-        yield Record(where, {"text": text, "label": labels if len(labels) > 1 else labels[0]})
+class FastText(TableFormat):
+    """A label, or several, and a text on each line."""
+
+    name: ClassVar[str] = "fasttext"
+    about: ClassVar[str] = "labels and texts"
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        return "" if all(map(_MARKED.match, beginning.filled_lines)) else None
+
+    def open(self, beginning: Beginning) -> TableFile:
+        return TableFile(
+            file=beginning.file,
+            format=self.name,
+            encoding=beginning.encoding,
+            notes=(*beginning.notes, "every line is a label and its text"),
+            names=("text", "label"),
+        )
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        for number, line in lines_of(table.file, table.encoding):
+            where = f"{table.file.name}:{number}"
+            words = line.split()
+            if not words:
+                continue
+            marked = 0
+            while marked < len(words) and words[marked].startswith("__label__"):
+                marked += 1
+            labels = [word.removeprefix("__label__") for word in words[: marked or 1]]
+            text = line.strip()
+            for word in words[: marked or 1]:
+                text = text[len(word) :].lstrip()
+            yield Record(where, {"text": text, "label": labels if len(labels) > 1 else labels[0]})

@@ -3,16 +3,19 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.manifest import read_input
 from albert.runtime.words import counted
 from albert.tables.encodings import ENCODING_MARKS, known_encoding, likely_encoding, shown_word
 from albert.tables.exports import CONVERT
+from albert.tables.files import Advance, input_file
 from albert.tables.records import Record
+from albert.tables.table_file import Layout, TableFile, TableFormat
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")
 """Folders whose texts have no label, by their name."""
@@ -22,19 +25,18 @@ TABLE_ENDINGS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Texts:
-    """The texts of a folder.
+class FolderOfTexts(TableFormat):
+    """A folder with a text in each file; folders in it are the labels."""
 
-    Attributes:
-        names: `text`, `label` and `file`; no `label` if the files are not in folders.
-        doubt: what to do if a named column is missing.
-    """
+    name: ClassVar[str] = "folder"
+    about: ClassVar[str] = "folder"
 
-    names: tuple[str, ...]
-    records: tuple[Record, ...]
-    notes: tuple[str, ...]
-    doubt: str | None
+    def open_folder(self, path: Path, name: str, layout: Layout) -> TableFile:
+        """Every text of the folder."""
+        return _read_folder(path, name, layout.encoding)
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        return iter(table.rows or ())
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Entries:
     hidden: int
 
 
-def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
+def _read_folder(folder: Path, name: str, encoding: str | None) -> TableFile:
     """Every text of the folders in a folder, whose names are the labels, or of a folder with texts alone.
 
     If some files are `.txt`, only these are read; otherwise all files are. What is not read is counted in the notes.
@@ -124,7 +126,14 @@ def read_folder(folder: Path, name: str, encoding: str | None) -> Texts:
         where = f"{name.rstrip('/')}/{file.relative_to(folder).as_posix()}"
         fields = {"text": text, "label": label, "file": file.relative_to(folder).as_posix()}
         records.append(Record(where, {key: fields[key] for key in names}))
-    return Texts(names=names, records=tuple(records), notes=tuple(notes), doubt=doubt)
+    return TableFile(
+        file=input_file(folder, FolderOfTexts.about, name),
+        format=FolderOfTexts.name,
+        names=names,
+        notes=tuple(notes),
+        doubt=doubt,
+        rows=tuple(records),
+    )
 
 
 def _entries_of(folder: Path) -> _Entries:

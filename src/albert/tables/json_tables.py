@@ -1,21 +1,86 @@
-"""JSON as one value: a list of objects, SQuAD's layout, or what pandas writes."""
+"""JSON: an object on each line; or one value, a list of objects, SQuAD's layout, or what pandas writes."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from albert.runtime.errors import DamagedData, UsageError
 from albert.runtime.json_files import unique_keys
 from albert.tables.encodings import lines_of, text_of_file
-from albert.tables.exports import MARKED_TEXT, is_of_spacy
-from albert.tables.files import InputFile
-from albert.tables.records import PYTHON_DICT_REMEDY, Record
-from albert.tables.table_file import Layout, TableFile
+from albert.tables.exports import MARKED_TEXT, is_of_spacy, refuse_raw_export
+from albert.tables.files import Advance, InputFile
+from albert.tables.records import PYTHON_DICT_REMEDY, Record, json_line_records
+from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat
 
 
-def json_lines(file: InputFile, encoding: str) -> Iterator[Record]:
+class JsonLines(TableFormat):
+    """An object on each line."""
+
+    name: ClassVar[str] = "jsonl"
+    about: ClassVar[str] = "JSON lines"
+    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        return "every line is JSON" if _is_json(beginning.filled_lines[0]) else None
+
+    def otherwise(self, beginning: Beginning) -> tuple[str, str] | None:
+        is_list = re.match(r"\s*\[\s*[{\]]", beginning.sample)
+        return ("json", "one list of objects, not a line for each") if is_list else None
+
+    def open(self, beginning: Beginning) -> TableFile:
+        table = TableFile(file=beginning.file, format=self.name, encoding=beginning.encoding, notes=beginning.notes)
+        for first in self.records(table, lambda position: None, Counter(), False):
+            refuse_raw_export(table.file.name, first)
+            break
+        return table
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        if table.encoding in ("utf-8", "utf-8-sig"):
+            return json_line_records(table.file, reached)
+        return _json_lines(table.file, table.encoding)
+
+
+class Json(TableFormat):
+    """One value with all rows."""
+
+    name: ClassVar[str] = "json"
+    about: ClassVar[str] = "JSON"
+    endings: ClassVar[tuple[str, ...]] = (".json",)
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        return "the file is JSON" if _is_json(beginning.sample) else None
+
+    def otherwise(self, beginning: Beginning) -> tuple[str, str] | None:
+        is_given = beginning.layout.format is not None
+        if is_given or not re.match(r"\s*\{.*\}\s*\n\s*\{", beginning.sample):
+            return None
+        return "jsonl", "every line is an object: read as JSON lines"
+
+    def open(self, beginning: Beginning) -> TableFile:
+        table = _open_json(beginning.file, beginning.encoding, beginning.notes, beginning.layout)
+        for first in (table.rows or ())[:1]:
+            refuse_raw_export(table.file.name, first)
+        return table
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        return iter(table.rows or ())
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is an object or a list in JSON."""
+    if not re.match(r"\s*[{\[]", text):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _json_lines(file: InputFile, encoding: str) -> Iterator[Record]:
     """The rows of a file with one JSON value on each line, in any encoding."""
     for number, line in lines_of(file, encoding):
         if not line.strip():
@@ -44,7 +109,7 @@ def _are_rows_by_key(value: Mapping[str, Mapping[str, Any]]) -> bool:
     return same and len(value) > len(fields) and not all(name.isdecimal() for name in fields)
 
 
-def open_json(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
+def _open_json(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     """A file that is one JSON value, with its rows."""
     value: Any
     with text_of_file(file, encoding) as text:

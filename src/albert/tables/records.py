@@ -1,6 +1,5 @@
-"""Records: rows of TSV and Parquet, objects of JSON lines, lines of text; errors name file and line.
-
-In TSV a tab always ends a field, as in the files of GLUE. A table of a user's own is opened by `albert.tables.rows`."""
+"""Records: objects of JSON lines, and rows of a benchmark's TSV, where a tab always ends a field; errors name file and
+line. A user's table is opened by `albert.tables.rows`."""
 
 import json
 import re
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from typing import Any
 
-from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, did_you_mean
 from albert.runtime.json_files import unique_keys
 from albert.tables.files import Advance, InputFile, open_input_file
@@ -38,39 +36,48 @@ class Record:
     fields: dict[str, Any]
 
 
-def read_records(
-    file: InputFile,
-    text_field: str = "text",
-    *,
-    columns: tuple[str, ...] | None = None,
-    class_names: bool = False,
-    broken: Counter[str] | None = None,
-    reached: Advance = lambda position: None,
-) -> Iterator[Record]:
-    """Yield every row of a file in order; empty lines of JSON and of tables are skipped.
+def json_line_records(file: InputFile, reached: Advance = lambda position: None) -> Iterator[Record]:
+    """Yield every object of JSON lines in UTF-8, in order; empty lines are skipped.
 
     Args:
-        text_field: the name of the field for a line of text.
-        columns: the names of the columns of a table without a header.
-        class_names: for Parquet written by `datasets`, return the names of classes instead of their numbers.
-        broken: counts lines of a table that have another number of fields than the header, which are then left out.
         reached: called with the position in the file in bytes.
 
     Raises:
         MissingInput: it cannot be read.
         DamagedData: the content is invalid, or changes while it is read.
-        Unavailable: Parquet, without pyarrow.
     """
-    if file.kind == "Parquet":
-        yield from lazy_import("albert.tables.arrow", "data").read_parquet_records(file, class_names, reached)
-        return
     with open_input_file(file) as (content, raw):
-        if file.kind == "TSV":
-            rows = _tab_separated_rows(content, file.name, columns, broken)
-            records = _table_records(file.name, rows, columns)
-        else:
-            records = _line_records(file, content, text_field)
-        for record in records:
+        for number, line in numbered_lines(content, file.name, MAX_RECORD_LENGTH):
+            where = f"{file.name}:{number}"
+            text = _decode_field(line, where)
+            if not line.strip():
+                continue
+            values = json_object(text, where)
+            if "\\ud" in text or "\\uD" in text:
+                _check_surrogates(values, where)
+            yield Record(where, values)
+            reached(raw.tell())
+
+
+def tab_separated_records(
+    file: InputFile,
+    columns: tuple[str, ...] | None = None,
+    broken: Counter[str] | None = None,
+    reached: Advance = lambda position: None,
+) -> Iterator[Record]:
+    """Yield every row of a benchmark's table in order, where quotes are text; empty lines are skipped.
+
+    Args:
+        columns: the names of the columns of a table without a header.
+        broken: counts lines that have another number of fields than the header, which are then left out.
+        reached: called with the position in the file in bytes.
+
+    Raises:
+        MissingInput, DamagedData: see `json_line_records`.
+    """
+    with open_input_file(file) as (content, raw):
+        rows = _tab_separated_rows(content, file.name, columns, broken)
+        for record in _table_records(file.name, rows, columns):
             yield record
             reached(raw.tell())
 
@@ -125,19 +132,6 @@ def _tab_separated_rows(
             raise DamagedData(f"{name}:{line}", why)
         else:
             broken["broken_lines"] += 1
-
-
-def _line_records(file: InputFile, content: BufferedIOBase, text_field: str) -> Iterator[Record]:
-    for number, line in numbered_lines(content, file.name, MAX_RECORD_LENGTH):
-        where = f"{file.name}:{number}"
-        text = _decode_field(line, where)
-        if file.kind != "JSON lines":
-            yield Record(where, {text_field: text})
-        elif line.strip():
-            values = json_object(text, where)
-            if "\\ud" in text or "\\uD" in text:
-                _check_surrogates(values, where)
-            yield Record(where, values)
 
 
 def _table_records(name: str, rows: NumberedRows, header: tuple[str, ...] | None) -> Iterator[Record]:

@@ -6,43 +6,29 @@ rows. What may be read in two ways is refused, with the option to give. No line 
 that is counted, or an error that names file and line."""
 
 import gc
-import json
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from albert.runtime.environment import lazy_import
-from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.errors import DamagedData, MissingInput, UsageError, did_you_mean
 from albert.runtime.manifest import PIPE_REMEDY
 from albert.runtime.progress import Position, progress
-from albert.tables.delimited import DelimitedRows, delimited_records, open_delimited, sample_rows
+from albert.tables.delimited_rows import DelimitedRows
 from albert.tables.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, text_of_file
-from albert.tables.excel import open_excel
-from albert.tables.exports import CONVERT, refuse_raw_export
-from albert.tables.fasttext import FASTTEXT, fasttext_records, open_fasttext
+from albert.tables.exports import CONVERT
 from albert.tables.fields import fields_of, null_names, text_of
 from albert.tables.files import COMPRESSIONS, Advance, InputFile, input_file, open_input_file
-from albert.tables.folders import read_folder
-from albert.tables.json_tables import json_lines, open_json
-from albert.tables.records import Record, read_records
-from albert.tables.table import WORDS, Row, Table
-from albert.tables.table_file import ENDINGS, Format, Layout, TableFile
-from albert.tables.tagged import (
-    LONG_SENTENCE,
-    MAX_SENTENCE_LENGTH,
-    TAGGED_SHARE,
-    has_sentences,
-    looks_tagged,
-    open_tagged,
-    tagged_records,
-    without_blank_lines,
-)
+from albert.tables.formats import ENDINGS, FILES, FOLDERS, FORMATS
+from albert.tables.records import Record
+from albert.tables.table import Row, Table
+from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat
+from albert.tables.tagged import has_sentences
 
 _NO_TABLES = {
     ".tar": "unpack it",
@@ -73,17 +59,6 @@ _OTHER_FILES = (
     (r"\{\\rtf", "is a text document (RTF), no table", "save it as .txt or .csv"),
 )
 """How files begin that are often saved in the place of a table."""
-_KINDS: dict[Format, str] = {
-    "csv": "CSV",
-    "tsv": "TSV",
-    "jsonl": "JSON lines",
-    "json": "JSON",
-    "conll": "tagged text",
-    "fasttext": "labels and texts",
-    "parquet": "Parquet",
-    "xlsx": "Excel",
-    "text": "text",
-}
 
 
 def records_of(
@@ -95,28 +70,14 @@ def records_of(
     """Every row in order; see `open_table` for the errors.
 
     Args:
+        reached: called with the position in the file in bytes.
         counts: comments and marks of documents are counted.
         class_names: for Parquet written by `datasets`, the names of classes instead of their numbers.
     """
     if table.group is not None:
         return _sentences(replace(table, group=None), str(table.words), table.group, reached)
     counts = Counter() if counts is None else counts
-    if table.rows is not None:
-        return iter(table.rows)
-    match table.format:
-        case "csv" | "tsv":
-            return delimited_records(table, reached)
-        case "conll":
-            return tagged_records(table, counts)
-        case "fasttext":
-            return fasttext_records(table)
-        case "text":
-            return _text_records(table)
-        case "dataset":
-            arrow = lazy_import("albert.tables.arrow", "data")
-            return arrow.read_saved_records(table.file, class_names, reached)
-        case _:
-            return read_records(table.file, class_names=class_names, reached=reached)
+    return FORMATS[table.format].records(table, reached, counts, class_names)
 
 
 def read_table(path: Path, layout: Layout | None = None) -> Table:
@@ -129,12 +90,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Table:
         DamagedData: a row or line is damaged.
     """
     table = open_table(path, layout)
-    if table.format == "text":
-        raise _refused_lines(path, table)
-    if table.tagged is not None and table.tagged.two_columns is not None:
-        first, second = table.tagged.two_columns
-        why = f"columns {first} and {second} both have tags of the same entities"
-        raise UsageError(path, why, f"say --tags {first} or --tags {second}")
+    FORMATS[table.format].check(table)
     counts: Counter[str] = Counter()
     unread: Counter[str] = Counter()
     rows: list[Row] | DelimitedRows
@@ -151,11 +107,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Table:
             rows = DelimitedRows(table, reached)
     if not rows:
         raise MissingInput(path, "has no rows")
-    notes = list(table.notes)
-    if table.format == "conll" and len(rows) == 1:
-        n_words = len(rows[0].texts(WORDS))
-        if n_words > LONG_SENTENCE:
-            notes.append(f"no blank line divides the lines: all {n_words:,} words are one sentence")
+    notes = [*table.notes, *FORMATS[table.format].remarks(rows)]
     for name, count in unread.items():
         notes.append(f"column {name!r} holds values that are neither texts nor lists of texts: {count:,} are not read")
     if unread:
@@ -164,25 +116,6 @@ def read_table(path: Path, layout: Layout | None = None) -> Table:
     if not names:
         names = tuple(dict.fromkeys(chain.from_iterable(row.fields for row in rows)))
     return Table(rows, {"rows": len(rows), **counts}, tuple(notes), names, table.doubt, table.aliases)
-
-
-_COARSE_AND_FINE = re.compile(r"[A-Z]{2,12}:[A-Za-z]+ \S")
-"""A line of TREC: `NUM:date When was the war ?`."""
-
-
-def _refused_lines(path: Path, table: TableFile) -> UsageError:
-    """The error for a file of lines without columns, with what to write."""
-    first = next(iter(records_of(table)), None)
-    if first is not None and _COARSE_AND_FINE.match(str(first.fields[table.text_field])):
-        why = f"has a label and a text on each line, such as {str(first.fields[table.text_field])[:40]!r}"
-        remedy = f"write a tab after the label: sed 's/ /\\t/' {path.name} > train.tsv, then reading.columns=label,text"
-        return UsageError(path, why, remedy)
-    why = "has lines that are not words with tags, and no columns"
-    remedy = (
-        "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line; "
-        f"labels in a file of their own: paste {path.name} LABELS > train.tsv, then reading.columns=text,label"
-    )
-    return UsageError(path, why, remedy)
 
 
 @contextmanager
@@ -217,80 +150,69 @@ def open_table(
         MissingInput: the file cannot be read.
         DamagedData: it is not text, or not of its format.
     """
-    table = _open_file(path, layout or Layout(), name, pipe_remedy)
-    if table.format in ("json", "jsonl"):
-        for first in islice(records_of(table), 1):
-            refuse_raw_export(table.file.name, first)
-    return table
-
-
-def _open_file(path: Path, layout: Layout, name: str | None, pipe_remedy: str) -> TableFile:
-    """A file whose layout is recognised."""
+    layout = layout or Layout()
+    names = [format.name for format in FILES]
+    if layout.format is not None and layout.format not in names:
+        raise UsageError("reading.format", f"{layout.format!r} is unknown", did_you_mean(layout.format, names))
     if path.is_dir():
         return _open_folder(path, layout, name or str(path))
-    packed = path.suffix.lower() in COMPRESSIONS
+    is_packed = path.suffix.lower() in COMPRESSIONS
     ending = ending_of(path)
     file = input_file(path, "", name, pipe_remedy)
     notes: tuple[str, ...] = ()
-    if ending == ".zip" and not packed:
-        packed = True
+    if ending == ".zip" and not is_packed:
+        is_packed = True
         file, note = _member_of(file)
         notes = (note,)
         ending = ending_of(Path(file.member))
-    format = layout.format or ENDINGS.get(ending)
     if ending in _NO_TABLES and layout.format is None:
         raise UsageError(path, f"{ending} files are not read", _NO_TABLES[ending])
-    if format is not None:
-        file = replace(file, kind=_KINDS[format])
-    if format in ("parquet", "xlsx"):
-        if packed:
-            raise UsageError(path, f"a packed {_KINDS[format]} file is not read", "unpack it")
-        return TableFile(file=file, format=format) if format == "parquet" else open_excel(file, layout)
-    encoding, note = recognise_encoding(file, layout.encoding)
+    format = FORMATS.get(layout.format or ENDINGS.get(ending, ""))
+    if format is None or format.is_text:
+        return _open_text(file, format, ending, notes, layout)
+    if is_packed:
+        raise UsageError(path, f"a packed {format.about} file is not read", "unpack it")
+    return format.open_bytes(replace(file, kind=format.about), layout)
+
+
+def _open_text(
+    file: InputFile, format: TableFormat | None, ending: str, notes: tuple[str, ...], layout: Layout
+) -> TableFile:
+    """A file of text, whose format is given, said by its ending, or recognised by its content."""
+    encoding, note = recognise_encoding(replace(file, kind=format.about if format else ""), layout.encoding)
     notes += note
     with text_of_file(file, encoding) as text:
         sample = text.read(SAMPLE_BYTES)
         if len(sample) == SAMPLE_BYTES:
             sample = sample[: sample.rfind("\n") + 1] or sample
     if not sample.strip():
-        if layout.format is None and format is None:
-            raise UsageError(path, "has lines that are not words with tags, and no columns", "it is empty")
-        raise MissingInput(path, "has no rows")
+        if format is None:
+            raise UsageError(file.path, "has lines that are not words with tags, and no columns", "it is empty")
+        raise MissingInput(file.path, "has no rows")
     for beginning, why, remedy in _OTHER_FILES:
         if re.match(beginning, sample, re.IGNORECASE) and layout.format is None:
-            raise DamagedData(name or path, why, remedy)
-    is_table = layout.delimiter is not None or layout.columns is not None or layout.no_header
-    if format is None and not is_table:
-        format, note = _recognise_format(file, sample, layout.has_task)
-        notes += (note,) if note else ()
-    elif format is None:
-        format = "csv"
-    elif format == "csv" and layout.format is None and not layout.has_task and not is_table and has_sentences(sample):
-        format = "conll"
-        notes += ("read as a word and its tag on each line, because blank lines divide the lines (reading.format=csv)",)
-    if format == "jsonl" and re.match(r"\s*\[\s*[{\]]", sample):
-        format = "json"
-        notes += ("one list of objects, not a line for each",)
-    if format == "json" and layout.format is None and re.match(r"\s*\{.*\}\s*\n\s*\{", sample):
-        format = "jsonl"
-        notes += ("every line is an object: read as JSON lines",)
-    file = replace(file, kind=_KINDS[format])
-    match format:
-        case "json":
-            return open_json(file, encoding, notes, layout)
-        case "jsonl":
-            if encoding not in ("utf-8", "utf-8-sig"):
-                rows = tuple(json_lines(file, encoding))
-                return TableFile(file=file, format=format, encoding=encoding, notes=notes, rows=rows)
-            return TableFile(file=file, format=format, encoding=encoding, notes=notes)
-        case "conll":
-            return open_tagged(file, encoding, notes, layout)
-        case "fasttext":
-            return open_fasttext(file, encoding, notes)
-        case "text":
-            return TableFile(file=file, format=format, encoding=encoding, notes=notes, names=("text",))
-        case _:
-            return open_delimited(file, format, encoding, notes, layout, sample, ending)
+            raise DamagedData(file.name, why, remedy)
+    start = Beginning(file=file, encoding=encoding, sample=sample, ending=ending, layout=layout, notes=notes)
+    if format is None:
+        format, note = _recognised(start)
+        start = replace(start, notes=(*start.notes, note) if note else start.notes)
+    other = format.otherwise(start)
+    if other is not None:
+        format = FORMATS[other[0]]
+        start = replace(start, notes=(*start.notes, other[1]))
+    return format.open(replace(start, file=replace(file, kind=format.about)))
+
+
+def _recognised(start: Beginning) -> tuple[TableFormat, str]:
+    """The format of a file by its content, and a note; a text on each line if nothing else is recognised."""
+    layout = start.layout
+    if layout.delimiter is not None or layout.columns is not None or layout.no_header:
+        return FORMATS["csv"], ""
+    for format in FILES:
+        note = format.recognise(start) if format.is_text else None
+        if note is not None:
+            return format, note
+    return FORMATS["text"], ""
 
 
 def _member_of(file: InputFile) -> tuple[InputFile, str]:
@@ -322,71 +244,8 @@ def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
     for key in ("format", "delimiter", "columns", "no_header"):
         if getattr(layout, key):
             raise UsageError(f"reading.{key}", f"{name} is a folder", "leave it out, or name a file")
-    if (path / "dataset_dict.json").is_file():
-        splits = sorted(each.name for each in path.iterdir() if (each / "state.json").is_file())
-        why = f"is a data set of several splits: {', '.join(splits) or 'none is there'}"
-        example = "train" if "train" in splits else next(iter(splits), "")
-        raise UsageError(name, why, f"name one, such as {name.rstrip('/')}/{example}" if splits else "save it again")
-    if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
-        return TableFile(file=input_file(path, "saved dataset", name), format="dataset")
-    texts = read_folder(path, name, layout.encoding)
-    return TableFile(
-        file=input_file(path, "folder", name),
-        format="folder",
-        names=texts.names,
-        notes=texts.notes,
-        doubt=texts.doubt,
-        rows=texts.records,
-    )
-
-
-def _recognise_format(file: InputFile, sample: str, has_task: bool) -> tuple[Format, str | None]:
-    """The format of a file whose ending does not say it, and a line about it."""
-    lines = [line.removesuffix("\r") for line in sample.split("\n")]
-    filled = [line for line in lines if line.strip()]
-    if re.match(r"\s*[{\[]", sample):
-        try:
-            json.loads(filled[0])
-            return "jsonl", "every line is JSON"
-        except ValueError:
-            try:
-                json.loads(sample)
-                return "json", "the file is JSON"
-            except ValueError:
-                pass
-    if re.match(r"#begin document \(.*\);", sample):
-        return "conll", None
-    if all(map(FASTTEXT.match, filled)):
-        return "fasttext", None
-    if all(map(_COARSE_AND_FINE.match, filled)):
-        return "text", None
-    if not has_task and looks_tagged(lines):
-        if any(not line.strip() for line in lines[:-1]):
-            return "conll", None
-        if len(filled) > MAX_SENTENCE_LENGTH:
-            why = f"has a word and a tag on each of its {len(filled):,} lines, and no blank line between sentences"
-            size = len(filled[0].split("\t" if "\t" in sample else None))
-            raise UsageError(file.name, why, without_blank_lines(size, "\t" if "\t" in sample else None))
-        if not any(" " in field for line in filled for field in line.split("\t")) or "\t" not in sample:
-            return "conll", None
-    for delimiter in ("\t", ";", "|", ","):
-        widths = Counter(line.count(delimiter) for line in filled)
-        width, count = widths.most_common(1)[0]
-        total = len(filled)
-        if '"' in sample and count < TAGGED_SHARE * total:
-            quoted, is_right = sample_rows(sample, delimiter)
-            if is_right:
-                width, count = Counter(len(row) - 1 for row in quoted).most_common(1)[0]
-                total = len(quoted)
-        if width == 0 or count < TAGGED_SHARE * total:
-            continue
-        if delimiter == ",":
-            # Texts have commas, too: the first line must look like names of columns, short and no sentences.
-            names = filled[0].split(delimiter)
-            if not all(0 < len(name.strip()) <= 30 and not re.search(r"[.?!]\s*$", name) for name in names):
-                continue
-        return "csv", None
-    return "text", None
+    opened = (format.open_folder(path, name, layout) for format in FOLDERS)
+    return next(table for table in opened if table is not None)
 
 
 def sentences_of_lines(file: TableFile) -> TableFile:
@@ -449,9 +308,3 @@ def _sentence_of(members: Sequence[Record], words: str, group: str, name: Any) -
     columns = {column: [record.fields.get(column) for record in members] for column in others}
     columns[words] = [str(text_of(word)).strip() for word in columns[words]]
     return Record(members[0].where, {**columns, group: name})
-
-
-def _text_records(table: TableFile) -> Iterator[Record]:
-    for number, line in lines_of(table.file, table.encoding):
-        text = line.removeprefix("\ufeff") if number == 1 else line
-        yield Record(f"{table.file.name}:{number}", {table.text_field: text})

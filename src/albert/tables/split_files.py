@@ -9,9 +9,8 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import Position, progress
-from albert.tables.fields import fields_of, null_names
-from albert.tables.files import Kind, input_file, open_input_file
-from albert.tables.records import read_records
+from albert.tables.files import input_file, open_input_file
+from albert.tables.records import tab_separated_records
 from albert.tables.table import Row, Table
 
 
@@ -66,30 +65,21 @@ def json_entry(value: Any, key: str, kind: type, where: str, layout: str) -> Any
     return value[key]
 
 
-def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Table:
-    """All rows of a table; values that are not text are converted by `fields_of`.
+def read_rows(path: Path, columns: Sequence[str] | None = None, drop_broken: bool = False) -> Table:
+    """All rows of a table with tabs between its columns.
 
     Args:
-        kind: format of the file: "TSV", "JSON lines" or "Parquet".
         columns: names of the columns of a file without a header.
         drop_broken: leave out and count the lines with another number of fields, which are errors otherwise.
     """
-    file = input_file(path, kind)
+    file = input_file(path, "TSV")
     rows: list[Row] = []
     counts: Counter[str] = Counter()
-    unread: Counter[str] = Counter()
-    typed = kind in ("JSON lines", "Parquet")
     with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
         names = None if columns is None else tuple(columns)
-        broken = counts if drop_broken else None
-        records = read_records(file, columns=names, class_names=True, broken=broken, reached=reached)
-        for record in records:
-            fields = fields_of(record.fields, record.where, unread) if typed else record.fields
-            nulls = tuple(null_names(record.fields)) if typed else ()
-            rows.append(Row(str(len(rows)), record.where, fields, nulls=nulls))
-    if unread:
-        counts["fields_not_read"] = unread.total()
+        for record in tab_separated_records(file, names, counts if drop_broken else None, reached):
+            rows.append(Row(str(len(rows)), record.where, record.fields))
     if not rows:
         raise MissingInput(path, "has no rows")
     return Table(rows, {"rows": len(rows), **counts})

@@ -1,36 +1,14 @@
-"""A file with a table: its layout as the user states it, and as it was recognised."""
+"""A file with a table: its layout as the user states it, and as it was recognised; and what each format can do."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import ClassVar
 
-from albert.tables.files import InputFile
+from albert.tables.files import Advance, InputFile
 from albert.tables.records import Record
-
-Format = Literal["csv", "tsv", "jsonl", "json", "conll", "fasttext", "parquet", "xlsx", "text"]
-"""csv: fields may be in quotes; tsv: quotes are text; conll: a word and its tags on each line; fasttext: a label, then
-its text; xlsx: also .xls and .ods; text: a text on each line, without columns."""
-FORMATS: tuple[str, ...] = get_args(Format)
-ENDINGS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".conll": "conll",
-    ".conllu": "conll",
-    ".conllup": "conll",
-    ".bio": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-    ".parquet": "parquet",
-    ".xlsx": "xlsx",
-    ".xlsm": "xlsx",
-    ".xls": "xlsx",
-    ".ods": "xlsx",
-}
-"""Endings that say the format; of a file with another ending the content decides."""
+from albert.tables.table import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +23,7 @@ class Layout:
         words, tags: the columns of tagged text that are used, for the note about them.
     """
 
-    format: Format | None = None
+    format: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
     columns: tuple[str, ...] | None = None
@@ -60,6 +38,7 @@ class TableFile:
     """A file whose layout is known.
 
     Attributes:
+        format: the name of a format in `albert.tables.formats`.
         names: the name of each column by position, None for one without a name, which is ignored; empty if every record
             has its own names (JSON, Parquet).
         aliases: other names of columns: `column 1`, and those that a header of tagged text gives.
@@ -71,12 +50,13 @@ class TableFile:
         doubt: what to do if a named column is missing, because the first row looks like a row.
         tagged: how tagged text is divided.
         rows: the rows of a format that is read as a whole.
+        only_texts: whether every value is a text.
         words, group: if every row holds one word, the columns of the words and of their sentence. A record is then a
             sentence, with a list for every other column.
     """
 
     file: InputFile
-    format: Format | Literal["folder", "dataset"]
+    format: str
     encoding: str = "utf-8"
     delimiter: str = ","
     quoted: bool = True
@@ -91,6 +71,7 @@ class TableFile:
     tagged: "Tagged | None" = None
     rows: Sequence[Record] | None = None
     text_field: str = "text"
+    only_texts: bool = False
     words: str | None = None
     group: str | None = None
 
@@ -102,7 +83,73 @@ class TableFile:
     @property
     def has_types(self) -> bool:
         """Whether values may be other than texts, so that they are converted by `fields_of`."""
-        return self.group is not None or self.format not in ("csv", "tsv", "text")
+        return self.group is not None or not self.only_texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """A file of text that is to be opened, and its beginning, by which it is recognised.
+
+    Attributes:
+        ending: of its name, in small letters.
+        notes: what was recognised up to now.
+    """
+
+    file: InputFile
+    encoding: str
+    sample: str
+    ending: str
+    layout: Layout
+    notes: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.removesuffix("\r") for line in self.sample.split("\n")]
+
+    @property
+    def filled_lines(self) -> list[str]:
+        return [line for line in self.lines if line.strip()]
+
+
+class TableFormat(ABC):
+    """A format of tables: how it is recognised, opened and read."""
+
+    name: ClassVar[str]
+    """As a user writes it, `reading.format=NAME`."""
+    about: ClassVar[str]
+    """As errors and notes call it."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """Of names of files that have it; of a file with an ending that no format has, the content decides."""
+    is_text: ClassVar[bool] = True
+    """Whether a file is text, of which the beginning and the encoding are looked at first."""
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        """A note, perhaps empty, if the content of a file without a known ending has this format; otherwise None."""
+        return None
+
+    def otherwise(self, beginning: Beginning) -> tuple[str, str] | None:
+        """The name of another format that a file with the ending of this one has by its content, and a note."""
+        return None
+
+    def open(self, beginning: Beginning) -> TableFile:
+        """A file of text whose layout is recognised."""
+        raise NotImplementedError
+
+    def open_bytes(self, file: InputFile, layout: Layout) -> TableFile:
+        """A file that is not text."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        """Every row in order (see `albert.tables.rows.records_of`)."""
+
+    def check(self, table: TableFile) -> None:
+        """Raise UsageError if nothing can be learned from a file of this format as it is."""
+        return None
+
+    def remarks(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        """Notes on all rows of a file."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.tables.encodings import lines_of
-from albert.tables.files import InputFile
+from albert.tables.files import Advance, InputFile
 from albert.tables.records import Record
-from albert.tables.table import TAGS, WORDS
-from albert.tables.table_file import Layout, TableFile, Tagged
+from albert.tables.table import TAGS, WORDS, Row
+from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat, Tagged
 
 _DOCUMENT = "-DOCSTART-"
 TAGGED_SHARE = 0.95
@@ -42,6 +43,47 @@ _NAMES_OF_TAGS = {
     "iob",
     "upos",
 }
+
+
+class TaggedText(TableFormat):
+    """A word and its tags on each line, and a blank line after each sentence."""
+
+    name: ClassVar[str] = "conll"
+    about: ClassVar[str] = "tagged text"
+    endings: ClassVar[tuple[str, ...]] = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        if re.match(r"#begin document \(.*\);", beginning.sample):
+            return ""
+        if beginning.layout.has_task or not looks_tagged(beginning.lines):
+            return None
+        if any(not line.strip() for line in beginning.lines[:-1]):
+            return ""
+        filled = beginning.filled_lines
+        separator = "\t" if "\t" in beginning.sample else None
+        if len(filled) > MAX_SENTENCE_LENGTH:
+            why = f"has a word and a tag on each of its {len(filled):,} lines, and no blank line between sentences"
+            raise UsageError(beginning.file.name, why, _without_blank_lines(len(filled[0].split(separator)), separator))
+        has_texts = any(" " in field for line in filled for field in line.split("\t"))
+        return None if has_texts and separator is not None else ""
+
+    def open(self, beginning: Beginning) -> TableFile:
+        return _open_tagged(beginning.file, beginning.encoding, beginning.notes, beginning.layout)
+
+    def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
+        return _tagged_records(table, counts)
+
+    def check(self, table: TableFile) -> None:
+        if table.tagged is not None and table.tagged.two_columns is not None:
+            first, second = table.tagged.two_columns
+            why = f"columns {first} and {second} both have tags of the same entities"
+            raise UsageError(table.file.path, why, f"say --tags {first} or --tags {second}")
+
+    def remarks(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        n_words = len(rows[0].texts(WORDS))
+        if len(rows) > 1 or n_words <= LONG_SENTENCE:
+            return ()
+        return (f"no blank line divides the lines: all {n_words:,} words are one sentence",)
 
 
 def _fields_of_line(line: str, separator: str | None) -> list[str]:
@@ -102,7 +144,7 @@ def _column_of_tags(headings: Sequence[str], usual: int) -> int:
     return max((at for at, heading in enumerate(lowered) if heading in _NAMES_OF_TAGS), default=usual)
 
 
-def open_tagged(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
+def _open_tagged(file: InputFile, encoding: str, notes: tuple[str, ...], layout: Layout) -> TableFile:
     """Tagged text: its columns, what divides them, and which of them are the words and the tags."""
     lines: list[str] = []
     for _, line in lines_of(file, encoding):
@@ -249,7 +291,7 @@ def open_tagged(file: InputFile, encoding: str, notes: tuple[str, ...], layout: 
     )
 
 
-def tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
+def _tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
     """A record for each sentence: lists in the columns `words`, `tags` and, if there are more, `column 2` and so on."""
     how = table.tagged
     assert how is not None
@@ -294,7 +336,7 @@ def tagged_records(table: TableFile, counts: Counter[str]) -> Iterator[Record]:
         yield _tagged_sentence(f"{name}:{begin}", sentence, names, how.prefix, how.separator)
 
 
-def without_blank_lines(size: int, separator: str | None) -> str:
+def _without_blank_lines(size: int, separator: str | None) -> str:
     """What to do with lines of words and tags that no blank line divides."""
     columns = ",".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:size])
     delimiter = {None: "space", "\t": "tab"}.get(separator, separator)
@@ -308,7 +350,7 @@ def _tagged_sentence(
     """The record of a sentence, of which the fields of each word are given."""
     if len(sentence) > 100 * MAX_SENTENCE_LENGTH:
         why = f"is a sentence of {len(sentence):,} words: there is no blank line"
-        raise DamagedData(where, why, without_blank_lines(len(names), separator))
+        raise DamagedData(where, why, _without_blank_lines(len(names), separator))
     columns = dict(zip(names, map(list, zip(*sentence, strict=True)), strict=True))
     columns[WORDS] = [word.removeprefix(prefix) for word in columns[WORDS]]
     for name, values in columns.items():

@@ -24,8 +24,8 @@ def _read(path: Path, split: str, entry: Mapping[str, Any]) -> Table:
     numbered = entry.get("numbered", {})
     renamed = entry.get("renamed", {})
     if split not in numbered:
-        return read_rows(path, "TSV", entry.get("columns"), entry.get("drop_broken", False))
-    table = read_rows(path, "TSV")
+        return read_rows(path, entry.get("columns"), entry.get("drop_broken", False))
+    table = read_rows(path)
     column = numbered[split]
     rows: dict[str, Row] = {}
     for row in table.rows:

@@ -11,7 +11,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.tables.files import input_file
-from albert.tables.records import read_records
+from albert.tables.records import json_line_records
 from albert.tables.split_files import SplitFiles, json_entry
 from albert.tables.table import Row, Table
 from albert.tasks.declared import load_tasks
@@ -45,7 +45,7 @@ def read_passages(path: Path, split: str, levels: Sequence[str]) -> Table:
     passages: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for file in files:
-        for record in read_records(input_file(file, "JSON lines")):  # skips blank lines at the end
+        for record in json_line_records(input_file(file, "JSON lines")):  # skips blank lines at the end
             name, questions = _questions(record.fields, record.where)
             if name in passages:
                 remedy = f"the first is at {passages[name]}"

@@ -12,7 +12,7 @@ from albert.recipes.finetuning import RecipeChanges
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
-from albert.tables.table_file import Format, Layout
+from albert.tables.table_file import Layout
 
 UNNAMED = "custom"
 """The default name of a task on a table."""
@@ -81,7 +81,7 @@ class TableTask:
     option_labels: OptionLabels | None = None
     may_be_absent: bool | None = None
     metrics: tuple[str, ...] | None = None
-    format: Format | None = None
+    format: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
     columns: tuple[str, ...] | None = None

@@ -1,0 +1,35 @@
+"""All formats of tables. To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate`,
+`predict` and `prepare`, and may be named by `reading.format`."""
+
+from typing import TYPE_CHECKING, Literal
+
+from albert.tables.delimited import Csv, Tsv
+from albert.tables.excel import Excel
+from albert.tables.fasttext import FastText
+from albert.tables.folders import FolderOfTexts
+from albert.tables.json_tables import Json, JsonLines
+from albert.tables.lines import Lines
+from albert.tables.parquet import Parquet, SavedDataset
+from albert.tables.table_file import TableFormat
+from albert.tables.tagged import TaggedText
+
+FILES: tuple[TableFormat, ...] = (
+    JsonLines(),
+    Json(),
+    FastText(),
+    Lines(),
+    TaggedText(),
+    Csv(),
+    Tsv(),
+    Parquet(),
+    Excel(),
+)
+"""In the order in which they are asked whether a file without a known ending is theirs."""
+FOLDERS = (SavedDataset(), FolderOfTexts())
+FORMATS: dict[str, TableFormat] = {format.name: format for format in (*FILES, *FOLDERS)}
+ENDINGS: dict[str, str] = {ending: format.name for format in FILES for ending in format.endings}
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal[tuple(format.name for format in FILES)]
+"""The name of a format of files, which a user may give."""

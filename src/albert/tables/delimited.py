@@ -23,7 +23,7 @@ MAX_NAME_LENGTH = 30
 
 
 class Csv(TableFormat):
-    """Fields may be in quotes; if only the ending says csv, that is recognised (in the .tsv of GLUE quotes are text)."""
+    """Fields may be in quotes; if only the ending says csv, that is recognised (in GLUE they are text)."""
 
     name: ClassVar[str] = "csv"
     about: ClassVar[str] = "CSV"

@@ -1,4 +1,4 @@
-"""`albert finetune` on your own table: statistics first, and a saved task for `albert evaluate`."""
+"""`albert finetune` on your table: statistics first, and a saved task for `albert evaluate`."""
 
 import json
 from pathlib import Path

@@ -75,7 +75,7 @@ def test_dir_lists_the_public_names():
     assert sorted(albert.__all__) == sorted(set(dir(albert)) - {"__version__"})
     help_text = inspect.getdoc(albert.finetune)
     assert help_text is not None
-    assert "    dev: The development file, or for your own tables a share" in help_text
+    assert "    dev: The development file, or for your tables a share" in help_text
 
 
 def test_importing_the_package_imports_no_slow_library():

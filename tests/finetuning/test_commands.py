@@ -235,5 +235,5 @@ def test_help_begins_with_a_table_of_ones_own(capsys):
     with pytest.raises(SystemExit):
         run(["finetune", "--help"])
     shown = capsys.readouterr().out
-    assert shown.index("your own table") < shown.index("declared task")
+    assert shown.index("your table") < shown.index("declared task")
     assert "--train my.csv" in shown.partition("Example")[2].splitlines()[1]

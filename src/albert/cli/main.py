@@ -44,7 +44,7 @@ COMMANDS = {
     "tokenizer": Command("albert.commands.tokenizer", "train a vocabulary, encode and decode text"),
     "prepare": Command("albert.commands.prepare", "text and a tokenizer to token shards, in parallel"),
     "pretrain": Command("albert.commands.pretrain", "masked language model and sentence order, from shards to a model"),
-    "finetune": Command("albert.commands.finetune", "train a model on your own table, or on a task such as SQuAD"),
+    "finetune": Command("albert.commands.finetune", "train a model on your table, or on a task such as SQuAD"),
     "finetune-vectors": Command("albert.commands.finetune_vectors", "train vectors of texts, from pairs or a teacher"),
     "sweep": Command("albert.commands.sweep", "fine-tune with several seeds, folds or rates, or on all of GLUE"),
     "evaluate": Command("albert.commands.evaluate", "score a model on a task with the task's own metrics"),

@@ -1,4 +1,4 @@
-"""The options and keys of the user's own tables, which several commands have."""
+"""The options and keys of the user's tables, which several commands have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -34,7 +34,7 @@ class ReadingKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class TableKeys(ReadingKeys):
-    """The keys of the user's own tables, for what is not inferred from the rows."""
+    """The keys of the user's tables, for what is not inferred from the rows."""
 
     positive: str | None = None
     """Of two classes, the one whose F1 is reported; the rarer one when not set."""
@@ -51,7 +51,7 @@ class TableKeys(ReadingKeys):
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The options that name the columns of the user's own tables, and what is learned from them; None is inferred."""
+    """The options that name the columns of the user's tables, and what is learned from them; None is inferred."""
 
     text: str | None = None
     pair: str | None = None

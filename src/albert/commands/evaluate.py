@@ -269,7 +269,7 @@ def evaluate(
 
 
 OF_TABLES = (*COLUMNS, *(key.name for key in keys_in(TableKeys)))
-"""Options and keys for the user's own tables."""
+"""Options and keys for the user's tables."""
 
 
 def check_combination(

@@ -1,4 +1,4 @@
-"""Which rows `albert evaluate` scores: those of a declared task, or of the user's own table, as the model knows it."""
+"""Which rows `albert evaluate` scores: those of a declared task, or of the user's table, as the model knows it."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""`albert finetune` and `albert.finetune`: a task or the user's own table, a model, and the run that it makes."""
+"""`albert finetune` and `albert.finetune`: a task or the user's table, a model, and the run that it makes."""
 
 import dataclasses
 import os
@@ -117,7 +117,7 @@ def finetune(
     on_start: "Callable[[Mapping[str, Any]], None] | None" = None,
     **keys: Any,
 ) -> "Result":
-    """Fine-tune a model on your own table or on a declared task, and evaluate it.
+    """Fine-tune a model on your table or on a declared task, and evaluate it.
 
     The same call resumes a run that was stopped. Without an output the rows are read, shown and counted, and nothing is
     trained. In Python, data frames and lists of dicts are saved in the run's directory. Values that are not set come
@@ -125,15 +125,15 @@ def finetune(
 
     Args:
         task: A declared task; or a file with options and keys of this command (.toml or .json), or the task.json of a
-            run; leave it out for your own tables.
+            run; leave it out for your tables.
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
         output: The run's directory, resumed if it exists; without it the rows are shown, and nothing is trained.
         replace: Remove an earlier run in OUTPUT, and begin anew.
         train: The training file; with TASK, a replacement of the official file in its layout.
-        dev: The development file, or for your own tables a share of the training rows that is held out; 0.1 when not
+        dev: The development file, or for your tables a share of the training rows that is held out; 0.1 when not
             set.
-        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        test: Your tables: a file that is scored once, at the end, and chooses nothing.
         data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
         frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
         teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
@@ -189,7 +189,7 @@ class Inputs:
     """What `finetune` and `sweep` read.
 
     Attributes:
-        task: the name of a declared task or of a benchmark; None for the user's own tables.
+        task: the name of a declared task or of a benchmark; None for the user's tables.
         base: the task in the task.json of a run, which the options change.
         task_file: that file.
         dev: a file, or a share of the training rows.
@@ -215,7 +215,7 @@ class Inputs:
             refuse_missing_rows(program, self.columns)
 
     def paths(self, read: "ReadTask | None") -> list[Path]:
-        """The files and folders that a run reads; of the user's own tables also those that its task names."""
+        """The files and folders that a run reads; of the user's tables also those that its task names."""
         tables = () if read is None else (read.table_task.train, read.table_task.dev)
         others = (self.task_file, self.train, self.dev, self.test, self.data, self.model, self.teacher)
         paths = [Path(each) for each in (*tables, *others) if isinstance(each, str | Path)]
@@ -272,7 +272,7 @@ def refuse_missing_rows(program: str, columns: Columns) -> None:
 def learned_task(
     program: str, inputs: Inputs, chosen: FinetuneKeys, keys: Collection[str], is_divided: bool = True
 ) -> "tuple[DeclaredTask, ReadTask | None]":
-    """What is learned; of the user's own tables also how they were read.
+    """What is learned; of the user's tables also how they were read.
 
     Args:
         program: the command, for errors.
@@ -297,7 +297,7 @@ def read_own_table(program: str, inputs: Inputs, chosen: FinetuneKeys, is_divide
     if own.train is None:
         refuse_missing_rows(program, inputs.columns)
     if inputs.data is not None:
-        raise UsageError("--data", "requires a declared task, this is your own table", "leave it out")
+        raise UsageError("--data", "requires a declared task, this is your table", "leave it out")
     held_out = HeldOut(share=own.held_out.share if share is None else share, seed=chosen.training.seed)
     read = read_task(dataclasses.replace(own, held_out=held_out), hold_out=is_divided)
     if inputs.test is not None:
@@ -326,9 +326,9 @@ def declared_task(inputs: Inputs, keys: Collection[str]) -> DeclaredTask:
     if inputs.test is not None:
         of_tables.append("--test")
     if of_tables:
-        raise UsageError(of_tables[0], f"requires your own tables, the task {name} has its own columns")
+        raise UsageError(of_tables[0], f"requires your tables, the task {name} has its own columns")
     if isinstance(inputs.dev, float):
-        raise UsageError(f"--dev {inputs.dev:g}", f"requires your own tables, the task {name} has a file of its own")
+        raise UsageError(f"--dev {inputs.dev:g}", f"requires your tables, the task {name} has a file of its own")
     task = find_task(name)
     named = {"train": inputs.train, "dev": inputs.dev}
     files = {split: path for split, path in named.items() if isinstance(path, Path)}

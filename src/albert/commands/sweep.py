@@ -84,21 +84,21 @@ def sweep(
 
     Args:
         task: A declared task, or a benchmark; or a file with options and keys of this command (.toml or .json), or the
-            task.json of a run; leave it out for your own tables.
+            task.json of a run; leave it out for your tables.
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
         output: The directory of the runs, resumed if it exists.
         replace: Remove earlier runs in OUTPUT, and begin anew.
         seeds: Number of runs, with seeds from the key seed on, in OUTPUT/seed-0 and so on; their median and spread are
             reported. Of a benchmark, the number for each task; 1 when not set.
-        folds: Your own tables: divide the rows into so many parts, and score each by a model that is trained on the
+        folds: Your tables: divide the rows into so many parts, and score each by a model that is trained on the
             others, in OUTPUT/fold-1 and so on. For small tables.
-        rates: Your own tables: train with each of these learning rates, in OUTPUT/rate-0.0001 and so on, and choose the
+        rates: Your tables: train with each of these learning rates, in OUTPUT/rate-0.0001 and so on, and choose the
             one with the best development score.
         train: The training file; with TASK, a replacement of the official file in its layout.
-        dev: The development file, or for your own tables a share of the training rows that is held out; 0.1 when not
+        dev: The development file, or for your tables a share of the training rows that is held out; 0.1 when not
             set.
-        test: Your own tables: a file that is scored once, at the end, and chooses nothing.
+        test: Your tables: a file that is scored once, at the end, and chooses nothing.
         data: A declared task's data folder: files in DATA/TASK/ or in DATA itself.
         frozen: Only the linear head, on frozen features, with the best regularisation by cross-validation.
         teacher: A model fine-tuned on the same task, for distillation: a directory, a run, or a Hub id.
@@ -141,7 +141,7 @@ def sweep(
             remove_runs(folder, inputs.paths(None))
         return result_of_benchmark(finetune_benchmark(*runs, n_seeds), folder)
 
-    # One task: a declared one, or the user's own table.
+    # One task: a declared one, or the user's table.
     if folds is not None and inputs.task is None:
         refuse_development_rows(inputs)
     learned, read = learned_task("albert sweep", inputs, chosen, keys, is_divided=folds is None)
@@ -201,7 +201,7 @@ def refuse_options_of_own_tables(inputs: Inputs, given: Collection[str]) -> None
     """Raise UsageError for folds or rates of a declared task."""
     for name in ("folds", "rates"):
         if inputs.task is not None and name in given:
-            why = f"requires your own tables, the task {inputs.task} has its own columns"
+            why = f"requires your tables, the task {inputs.task} has its own columns"
             raise UsageError(option_name(name), why)
 
 

@@ -1,4 +1,4 @@
-"""Several runs on the user's own table that are compared: learning rates, and folds (`albert sweep`).
+"""Several runs on the user's table that are compared: learning rates, and folds (`albert sweep`).
 
 OUTPUT/rate-0.0001, … or fold-1, …   the runs; finished ones are kept
     summary.json                      the scores of each, updated after each run"""

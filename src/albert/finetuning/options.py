@@ -2,7 +2,7 @@
 entry point.
 
 A published task keeps its published recipe (Lan et al. 2019, A.4); only the learning rate is adapted to models narrower
-than the published ones. The user's own table has no published recipe: its epochs are chosen so that there are enough
+than the published ones. The user's table has no published recipe: its epochs are chosen so that there are enough
 updates. Explicit values are never changed. A resumed run keeps the defaults it was started with."""
 
 import math
@@ -23,19 +23,19 @@ RATE_EXPONENT = 2.3
 MAX_RATE_FACTOR = 25.0
 MAX_RATE = 1e-3
 MIN_UPDATES = 750
-"""For own tables; the paper has 800 for its smallest tasks (A.4). Measured: "Small tables" in results/finetuning.md."""
+"""For users' tables; the paper has 800 for its smallest tasks (A.4). See "Small tables" in results/finetuning.md."""
 MAX_EPOCHS = 50.0
-"""For a user's own table; as many as the paper has for its smallest task, 635 rows."""
+"""For a user's table; as many as the paper has for its smallest task, 635 rows."""
 SMALL_TABLE = 5000
 SMALL_BATCH = 16
 """A table with fewer rows is trained with this batch size."""
 UPDATES_PER_CLASS = 24
-"""For own tables: many classes need more updates, as each is seen less often."""
+"""For tables of users: many classes need more updates, as each is seen less often."""
 PATIENCE = 5
 EVALUATIONS = 10
-"""For own tables: at most so many evaluations, of which so many in a row may be no better than the best."""
+"""For tables of users: at most so many evaluations, of which so many in a row may be no better than the best."""
 EVALUATION_SHARE = 0.2
-"""For own tables: evaluations take at most about this share of the time of the updates."""
+"""For tables of users: evaluations take at most about this share of the time of the updates."""
 MIN_SELECTING_ROWS = 100
 """With fewer development rows, which evaluation is best says little: the last model is kept."""
 BY_DEFAULT = "by_default"
@@ -63,7 +63,7 @@ class RequestedRecipe:
     Attributes:
         by_default: the fields that were not set explicitly.
         to_fit: those of them that are not taken from the record of a resumed run.
-        own_table: whether the task is a user's own table, whose duration is fitted.
+        own_table: whether the task is a user's table, whose duration is fitted.
     """
 
     recipe: TaskRecipe
@@ -117,7 +117,7 @@ def requested_recipe(
 ) -> RequestedRecipe:
     """Explicit values of a recipe, over those of the user's table, over the record of a run to resume, over defaults.
 
-    The task's recipe is a default if it is published or of a user's own table; any other was written by the caller.
+    The task's recipe is a default if it is published or of a user's table; any other was written by the caller.
     """
     explicit = _ALL
     own_table = isinstance(task.source, TableSource)
@@ -192,7 +192,7 @@ def _planned_epochs(recipe: TaskRecipe, updates: int, examples: int) -> float:
 
 
 def evaluation_interval(plan: LearningPlan, dev_examples: int) -> int:
-    """Updates between evaluations of an own table: `EVALUATIONS` of them, fewer if the development set is large.
+    """Updates between evaluations of a table of a user: `EVALUATIONS` of them, fewer if the development set is large.
 
     An example costs about three times as much in an update as in an evaluation.
     """

@@ -410,7 +410,7 @@ class TaskRun(RunWork[FinetuningResult]):
         return report | {"seed": self.filled.settings.seed, **computed}
 
     def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
-        """The predictions, the model with its card, and the task of a user's own table."""
+        """The predictions, the model with its card, and the task of a user's table."""
         for name, evaluation in {"dev": self.evaluation, **self.further}.items():
             write_predictions(folder.path / f"predictions-{name}.jsonl", evaluation)
         task = self.scorer.task
@@ -435,7 +435,7 @@ class TaskRun(RunWork[FinetuningResult]):
 
 
 def save_custom_task(task: DeclaredTask, recipe: TaskRecipe, directory: Path) -> None:
-    """Write the task of a user's own table beside the model, so that `albert evaluate` needs no columns."""
+    """Write the task of a user's table beside the model, so that `albert evaluate` needs no columns."""
     if isinstance(task.source, TableSource):
         table = task.source.table_task
         files = {name: path.absolute() for name in ("train", "dev") if (path := getattr(table, name)) is not None}

@@ -168,7 +168,7 @@ def _with_selection(
     dev_examples: int,
     record: Mapping[str, Any] | None,
 ) -> FinetuningSettings:
-    """Fill in which model is the result, when it is evaluated and when the run ends early. For a user's own table the
+    """Fill in which model is the result, when it is evaluated and when the run ends early. For a user's table the
     best evaluation is the result, unless the development set is too small."""
     recorded = None if record is None else record.get("settings", {})
     if settings.frozen:

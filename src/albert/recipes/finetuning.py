@@ -84,10 +84,10 @@ class RecipeChanges:
     """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for models narrower than ALBERT-base, at most
     25 times and at most 1e-3."""
     batch_size: int | None = None
-    """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
+    """Sequences per step over all processes; 16 for your table of fewer than 5,000 rows when not set, else the
     recipe's."""
     epochs: float | None = None
-    """Passes over the rows. When not set, the recipe's; for your own table at least 750 steps, or 24 for each class,
+    """Passes over the rows. When not set, the recipe's; for your table at least 750 steps, or 24 for each class,
     but at most 50 epochs."""
     steps: int | None = None
     """Optimiser updates, instead of epochs."""
@@ -128,7 +128,7 @@ class TrainingOptions:
     set, for models narrower than ALBERT-base, which do not learn to match words by attention."""
     solve_head: bool | None = None
     """Begin with the best linear head on the model's frozen features, then fine-tune (Kumar et al.
-    2022). When not set, for your own tables, unless they have numbers."""
+    2022). When not set, for your tables, unless they have numbers."""
     freeze_encoder: bool = False
     """Train only pooler and head; the encoder's output is computed once for each example, without dropout."""
     temperature: float | None = field(default=None, metadata={"key": "distillation.temperature"})
@@ -163,7 +163,7 @@ class TrainingOptions:
     """Train on a sample of the rows, drawn by the seed."""
     evaluate_every: int | None = None
     """Steps between evaluations. When not set, only at the end, or with select=best every 100 as in the paper; for
-    your own table up to ten times in a run."""
+    your table up to ten times in a run."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; every ten minutes when not set."""
     micro_batch_tokens: int = 8192
@@ -236,7 +236,7 @@ class FinetuningSettings:
         null_threshold: the questions that choose the no-answer threshold: some held out of training, or, as in the
             reference, the scored ones.
         select: the model that is the result: the last one, or the best of all evaluations; None: the best for a user's
-            own table with enough development rows, else the last.
+            table with enough development rows, else the last.
         evaluate_every, checkpoint_every: in steps.
         patience: the run ends after so many evaluations in a row without a better score; None: `PATIENCE` where
             `select` is best by default, else the run never ends before its last step.
@@ -249,7 +249,7 @@ class FinetuningSettings:
         page_examples: at most so many rows of the development set are written to `examples.json`.
         encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pairs`.
         match_embedding: mark tokens that occur in the other segment; None: see `choose_pairs`.
-        solve_head: solve a new head on frozen features first; None: for a user's own table, unless it has numbers.
+        solve_head: solve a new head on frozen features first; None: for a user's table, unless it has numbers.
         frozen: the solved head is the result, nothing is fine-tuned.
         threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
             choose it on rows held out of training; None: "train". Tags of entities have a shift of `O` in its place,

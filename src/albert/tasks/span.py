@@ -222,7 +222,7 @@ class Span(Task):
         """Question, context and gold answers."""
         texts = inputs.texts(row)
         if labelled and row.answers is None:
-            remedy = "expected the SQuAD JSON layout, or the column --answer of your own table"
+            remedy = "expected the SQuAD JSON layout, or the column --answer of your table"
             raise DamagedData(row.where, "has no 'answers'", remedy)
         return Example(row.identifier, row.where, texts, answers=row.answers or (), group=row.group)
 

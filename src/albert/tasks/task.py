@@ -241,7 +241,7 @@ class Task(Pipeline, FromTable):
 
     @property
     def is_tuned(self) -> bool:
-        """Whether something is tuned when a user's own table is learned."""
+        """Whether something is tuned when a user's table is learned."""
         return self.takes_threshold
 
     def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:

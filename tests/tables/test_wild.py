@@ -13,7 +13,7 @@ from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
 from albert.tasks.tagging import TokenTagging
 
-MODEL = Path(__file__).parents[3] / "models" / "tiny"
+MODEL = Path(__file__).parents[2] / "models" / "tiny"
 WORDS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]
 
 

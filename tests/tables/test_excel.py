@@ -8,7 +8,7 @@ import zipfile
 
 import openpyxl
 import pytest
-from tests.tasks.tables.test_wild import MODEL, WORDS, read
+from tests.tables.test_wild import MODEL, WORDS, read
 
 import albert
 from albert.cli.main import run

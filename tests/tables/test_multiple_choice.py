@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from tests.tasks.tables.test_wild import MODEL, lines, read
+from tests.tables.test_wild import MODEL, lines, read
 
 import albert
 from albert.tasks.multiple_choice import MultipleChoice

@@ -111,7 +111,7 @@ def test_answers_are_located_and_counted(tmp_path):
     assert [[answer.start for answer in row.answers or ()] for row in rows] == [[6], [3], [6], []]
     unanswered = table(tmp_path, [{"q": "?", "c": "it"}], "dev.jsonl")
     without = read_task(replace(read.table_task, train=None, dev=unanswered)).check()
-    with pytest.raises(DamagedData, match="has no 'answers'; .+ or the column --answer of your own table"):
+    with pytest.raises(DamagedData, match="has no 'answers'; .+ or the column --answer of your table"):
         read_examples(without.task, tmp_path, "dev")
     counts = {"answers": 3, "answers_relocated": 1, "answers_found_more_than_once": 1, "unanswerable": 1}
     assert counts.items() <= read.tables["train"].counts.items()

@@ -11,7 +11,7 @@ from albert.cli.main import run
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.tasks.single_label import SingleLabel
 
-MODEL = Path(__file__).parents[3] / "models" / "tiny"
+MODEL = Path(__file__).parents[2] / "models" / "tiny"
 TEXTS = ["good film", "bad film", "long film", "dull book", "fine book", "poor song"]
 
 

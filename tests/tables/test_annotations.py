@@ -14,7 +14,7 @@ from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
 
-MODEL = Path(__file__).parents[3] / "models" / "tiny"
+MODEL = Path(__file__).parents[2] / "models" / "tiny"
 TEXTS = [f"Anna in Rome {word}" for word in ("reads", "sings", "sleeps", "writes", "dances", "cooks")]
 TAGS = ("B-PER", "O", "B-LOC", "O")
 MARKS = [[0, 4, "PER"], [8, 12, "LOC"]]
@@ -153,7 +153,7 @@ def write_brat(folder: Path) -> Path:
 
 
 def convert(export: Path, output: Path) -> "subprocess.CompletedProcess[str]":
-    script = Path(__file__).parents[3] / "examples" / "convert_annotations.py"
+    script = Path(__file__).parents[2] / "examples" / "convert_annotations.py"
     command = [sys.executable, str(script), str(export), str(output)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

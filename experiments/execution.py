@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.run import finetune
+from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.task_run import finetune
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain
 from albert.pretraining.start import Init

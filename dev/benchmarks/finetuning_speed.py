@@ -40,10 +40,10 @@ from transformers.utils import logging
 
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model, save_model_directory
-from albert.finetuning.data import TaskBatch, TaskBatches
+from albert.finetuning.batches import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import head_description
 from albert.finetuning.objective import TaskLoss
+from albert.finetuning.opened import head_description
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.devices import seed_torch

@@ -24,7 +24,7 @@ from pictures import draw
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning.data import TaskBatches
+from albert.finetuning.batches import TaskBatches
 from albert.finetuning.objective import TaskLoss
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining

@@ -62,6 +62,7 @@ def test_output_does_not_depend_on_columns(command, long_scene, capsys, monkeypa
 
 def test_a_recipe_is_wrapped_at_the_width_of_a_terminal(scene, capsys, terminal):
     terminal(64)
+    (scene.run / "results.json").unlink()  # a complete run shows no recipe
     assert run(["pretrain", "quickstart", "--data", str(scene.corpus), "--output", str(scene.run), *TINY]) == 0
     lines = capsys.readouterr().out.partition("resuming ")[0].splitlines()
     assert "max_position_embeddings 128" in " ".join(" ".join(lines).split())

@@ -89,6 +89,24 @@ def test_an_implausible_rate_is_refused_at_both_doors(corpus, tmp_path, refused)
     assert not (tmp_path / "run").exists()
 
 
+def test_a_negative_seed_is_refused(corpus, tmp_path, refused):
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *OPTIONS]
+    refused([*command, "seed=-1"], 78, "seed: is -1")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_refused_does_not_say_that_it_is_resumed(corpus, tmp_path, capsys):
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *OPTIONS]
+    assert run(command) == 0
+    capsys.readouterr()
+    assert run([*command, "seed=3"]) == 73
+    shown = capsys.readouterr()
+    assert "resuming" not in shown.out and "seed (0, now 3)" in shown.err
+    (tmp_path / "run/results.json").unlink()
+    assert run(command) == 0
+    assert "resuming" in capsys.readouterr().out
+
+
 def test_an_existing_output_names_replace(corpus, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("The cat sat. The dog ran.")

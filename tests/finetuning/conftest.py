@@ -12,13 +12,15 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning import objective
-from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.run import finetune
+from albert.finetuning.recipe import Beginning, Recipe, RecipeLike, fill_in
+from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.task_run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.recipes.architecture import AlbertConfig
-from albert.recipes.finetuning import TaskRecipe
+from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
 from albert.tables.table import Row, Table
 from albert.tasks.declared import DeclaredTask
+from albert.tasks.examples import Example
 from albert.tasks.inputs import Single, Words
 from albert.tasks.metrics import multi_label_scores, tag_metrics
 from albert.tasks.multi_label import MultiLabel
@@ -214,3 +216,13 @@ def complete_and_resumed(tmp_path, interrupted):
         return complete, resumed
 
     return run
+
+
+def filled_in(
+    task: DeclaredTask, given: RecipeLike = None, width: int = 768, rows: int = 1000, dev: int = 10
+) -> Recipe:
+    """The recipe of a new run with so many rows, on a model of this width."""
+    beginning = Beginning(config=replace(AlbertConfig(), hidden_size=width, num_attention_heads=1))
+    examples = [Example("", "", ("a text",))] * rows
+    settings = FinetuningSettings(null_threshold="dev")
+    return fill_in(task, beginning, given, settings, None, examples, dev, "fp32")[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, weights_of
+from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, filled_in, weights_of
 from tests.refusals import refusal
 from tests.tiny import short_task
 
@@ -14,16 +14,17 @@ import albert
 from albert.cli.main import run
 from albert.columns.read import read_task
 from albert.finetuning import several
+from albert.finetuning.batches import balanced_weights
 from albert.finetuning.comparisons import folds_of
-from albert.finetuning.data import balanced_weights
-from albert.finetuning.options import evaluation_interval, plan_learning, requested_recipe
-from albert.finetuning.run import finetune
+from albert.finetuning.recipe import evaluation_interval
 from albert.finetuning.selection import evaluations_without_gain
+from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice
 from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.examples import IGNORE_INDEX
+from albert.tasks.single_label import SingleLabel
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import MAJORITY
 
@@ -72,7 +73,7 @@ def test_run_that_dies_after_its_early_end_takes_no_further_update(data, start, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("albert.finetuning.run.write_predictions", die)
+        patched.setattr("albert.finetuning.task_run.write_predictions", die)
         finetune(WORSE, start, data / "score", tmp_path / "run", settings=PATIENT)
     before = [record for record in read_journal(tmp_path / "run/journal.jsonl") if record["event"] == "evaluation"]
     result = finetune(WORSE, start, data / "score", tmp_path / "run", settings=PATIENT)
@@ -89,8 +90,8 @@ def test_patience_does_not_keep_the_last_model(data, start, tmp_path):
 
 def test_updates_follow_classes_and_evaluations_the_development_rows(table):
     task = read_task(TableTask(train=table, text="text", label="label")).task
-    few = plan_learning(requested_recipe(task), 768, 4900, 2)
-    many = plan_learning(requested_recipe(task), 768, 4900, 77)
+    few = filled_in(task, rows=4900)
+    many = filled_in(replace(task, target=SingleLabel(tuple(map(str, range(77))), "label")), rows=4900)
     assert few.updates < 24 * 77 <= many.updates
     assert evaluation_interval(many, 10) == -(-many.updates // 10)
     assert evaluation_interval(many, 100_000) > many.updates
@@ -177,7 +178,7 @@ def test_first_score_follows_the_share_of_the_most_frequent_class(tmp_path):
 def test_rates_are_compared_on_the_development_set_and_the_test_set_chooses_nothing(
     table, pretrained, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
+    monkeypatch.setattr("albert.finetuning.probe.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     output = tmp_path / "run"
     command = ["sweep", "--train", str(table), "--text", "text", "--label", "label", "--model", str(pretrained)]
     command += ["--output", str(output), "--test", str(table), "steps=2", "batch_size=8", "--device", "cpu"]

@@ -14,11 +14,11 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
 from albert.finetuning import objective
-from albert.finetuning.data import TaskBatches, read_examples
+from albert.finetuning.batches import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.objective import TaskLoss, open_teacher, training_setup
-from albert.finetuning.run import finetune
 from albert.finetuning.seeds import finetune_seeds
+from albert.finetuning.task_run import finetune
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForQuestionAnswering,

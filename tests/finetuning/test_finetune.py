@@ -10,6 +10,7 @@ import transformers
 from experiments.grids import TABLE_14
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.finetuning.conftest import filled_in
 from tests.refusals import refusal
 from tests.tiny import short_task
 from torch.nn import functional
@@ -18,13 +19,22 @@ import albert
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.columns.read import declare_custom_task
-from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
+from albert.finetuning.batches import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.model import PretrainedEncoder, RandomEncoder, random_encoder_like, start_model
 from albert.finetuning.objective import TaskLoss
-from albert.finetuning.options import MAX_EPOCHS, MIN_UPDATES, plan_learning, rate_for_width, requested_recipe
-from albert.finetuning.run import finetune
+from albert.finetuning.recipe import (
+    MAX_EPOCHS,
+    MIN_UPDATES,
+    rate_for_width,
+)
 from albert.finetuning.seeds import finetune_seeds
+from albert.finetuning.start import (
+    PretrainedEncoder,
+    RandomEncoder,
+    random_encoder_like,
+    start_model,
+)
+from albert.finetuning.task_run import finetune
 from albert.model.albert import SpanFromStart
 from albert.model.packing import pack
 from albert.recipes.architecture import PRESETS
@@ -344,7 +354,7 @@ def command(table, pretrained):
 
 
 def test_command_and_python_write_the_same_files(command, table, pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.finetuning.options.MIN_UPDATES", 8)
+    monkeypatch.setattr("albert.finetuning.recipe.MIN_UPDATES", 8)
     folders = one, two = tmp_path / "one", tmp_path / "two"
     assert command(one) == 0
     albert.finetune(**table, text="review", label="label", model=pretrained, output=two, device="cpu")
@@ -376,30 +386,30 @@ def test_learning_rate_is_the_published_one_from_768_on_and_higher_below():
 @pytest.mark.parametrize("name", sorted(TABLE_14))
 def test_published_task_keeps_its_recipe_except_the_rate(name):
     task = DECLARED[name]
-    wide, narrow = (plan_learning(requested_recipe(task), width, task.recipe.examples or 1000) for width in (768, 128))
-    assert wide.recipe == task.recipe and wide.updates == TABLE_14[name]["steps"]
-    assert narrow.recipe == replace(task.recipe, learning_rate=rate_for_width(task.recipe.learning_rate, 128))
+    wide, narrow = (filled_in(task, width=width, rows=task.recipe.examples or 1000) for width in (768, 128))
+    assert wide.values == task.recipe and wide.updates == TABLE_14[name]["steps"]
+    assert narrow.values == replace(task.recipe, learning_rate=rate_for_width(task.recipe.learning_rate, 128))
 
 
 def test_explicit_values_are_not_changed(table, own_task):
     changes = RecipeChanges(learning_rate=3e-5, epochs=2.0, batch_size=7)
-    recipe = plan_learning(requested_recipe(own_task, changes), 32, 24).recipe
+    recipe = filled_in(own_task, changes, 32, 24).values
     assert (recipe.learning_rate, recipe.epochs, recipe.batch_size) == (3e-5, 2.0, 7)
     complete = TaskRecipe(learning_rate=1e-3, batch_size=5, steps=4)
-    for requested in (
-        requested_recipe(own_task, complete),
-        requested_recipe(declare_custom_task(table, "review", "label", recipe=complete)),
-        requested_recipe(replace(DECLARED["sst-2"], recipe=complete)),
+    for recipe in (
+        filled_in(own_task, complete, 32, 24),
+        filled_in(declare_custom_task(table, "review", "label", recipe=complete), None, 32, 24),
+        filled_in(replace(DECLARED["sst-2"], recipe=complete), None, 32, 24),
     ):
-        assert plan_learning(requested, 32, 24).recipe == complete
+        assert recipe.values == complete
 
 
 @pytest.mark.parametrize("rows", [40, 300, 800, 3000, 4999, 5000, 50_000])
 def test_small_table_gets_enough_updates(own_task, rows):
-    plan = plan_learning(requested_recipe(own_task), 768, rows)
-    assert plan.epochs >= 3 - 0.1
-    assert plan.updates >= MIN_UPDATES or plan.recipe.epochs == MAX_EPOCHS
-    assert plan.recipe.batch_size == (16 if rows < 5000 else 32)
+    recipe = filled_in(own_task, rows=rows)
+    assert recipe.epochs >= 3 - 0.1
+    assert recipe.updates >= MIN_UPDATES or recipe.values.epochs == MAX_EPOCHS
+    assert recipe.values.batch_size == (16 if rows < 5000 else 32)
 
 
 def make_unfinished(folder):
@@ -408,7 +418,6 @@ def make_unfinished(folder):
     record = read_json_object(folder / "recipe.json")
     record["recipe"] = {**vars(OLD_RECIPE)}
     record["by_default"] = ["batch_size", "epochs", "examples", "learning_rate", "steps"]
-    record["settings"]["optimizer"]["learning_rate"] = OLD_RECIPE.learning_rate
     (folder / "recipe.json").write_text(json.dumps(record))
 
 

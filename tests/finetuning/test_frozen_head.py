@@ -16,16 +16,16 @@ import albert
 from albert.checkpoints.model_directory import open_model, read_config
 from albert.cli.main import run
 from albert.columns.read import read_task
-from albert.finetuning import frozen_head
-from albert.finetuning.data import prepare_split
+from albert.finetuning import probe
+from albert.finetuning.batches import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.frozen_head import solve_head
-from albert.finetuning.model import start_model
-from albert.finetuning.run import finetune, task_batches
+from albert.finetuning.probe import solve_head
 from albert.finetuning.selection import BestModel
+from albert.finetuning.start import start_model
+from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
-from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar
@@ -65,7 +65,7 @@ def several(tmp_path) -> Path:
 @pytest.fixture
 def also_untrained(monkeypatch):
     """Solve the head of an encoder with random weights, too, which these tests have."""
-    monkeypatch.setattr(frozen_head, "UNTRAINED_DEVIATION", 0.0)
+    monkeypatch.setattr(probe, "UNTRAINED_DEVIATION", 0.0)
 
 
 def test_solved_head_is_better_than_a_constant(task, task_data, start, also_untrained):
@@ -118,13 +118,13 @@ def test_frozen_is_an_ordinary_model_directory(classes, pretrained, tmp_path, ca
 def test_frozen_learns_from_all_rows_or_says_how_many(classes, pretrained, tmp_path, capsys, monkeypatch):
     command = ["finetune", "--train", str(classes), "--text", "text", "--label", "label", "--device", "cpu"]
     command += ["--model", str(pretrained), "--frozen"]
-    monkeypatch.setattr(frozen_head, "MAX_EXAMPLES", 20)
+    monkeypatch.setattr(probe, "MAX_EXAMPLES", 20)
     assert run([*command, "--output", str(tmp_path / "all")]) == 0
     results = json.loads((tmp_path / "all/results.json").read_text())
     n_rows = results["training"]["rows"]
     assert results["training"]["examples"] == results["frozen_head"]["examples"] == n_rows > 20
     width = json.loads((pretrained / "config.json").read_text())["hidden_size"]
-    monkeypatch.setattr(frozen_head, "MAX_FEATURES", 30 * width)
+    monkeypatch.setattr(probe, "MAX_FEATURES", 30 * width)
     capsys.readouterr()
     assert run([*command, "--output", str(tmp_path / "some"), f"max_train_examples={n_rows - 1}"]) == 0
     shown = capsys.readouterr().out
@@ -167,6 +167,34 @@ def test_heads_that_cannot_be_solved_are_refused(setting, start, data, tmp_path)
     settings = replace(FinetuningSettings(device="cpu"), **{setting: True})
     with refusal(InvalidConfiguration, setting):
         finetune(DECLARED["squad-1.1"], start, data, tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
+IGNORED = ("epochs=3", "learning_rate=1e-4", "head_dropout=0", "select=best", "optimizer=lamb", "solve_head=false")
+
+
+@pytest.mark.parametrize("words", [*([word] for word in IGNORED), ["--teacher", "MODEL"]])
+@pytest.mark.parametrize("command", ["finetune", "sweep"])
+def test_what_a_solved_head_ignores_is_refused(command, words, classes, pretrained, tmp_path, capsys):
+    name, _, value = words[0].partition("=")
+    words = [str(pretrained) if word == "MODEL" else word for word in words]
+    output = ["--output", str(tmp_path / "run"), *(["--seeds", "2"] if command == "sweep" else [])]
+    rows = ["--train", str(classes), "--text", "text", "--label", "label", "--model", str(pretrained)]
+    assert run([command, *rows, "--frozen", *words, *output]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}: has no effect with --frozen" in error and error.count("\n") == 1
+    if command == "finetune" and value:
+        given = {name: {"false": False}.get(value, value)}
+        columns = {"text": "text", "label": "label", "model": pretrained}
+        with refusal(UsageError, name, "frozen"):
+            albert.finetune(train=classes, **columns, frozen=True, output=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_negative_seed_is_refused(classes, pretrained, tmp_path):
+    with refusal(InvalidConfiguration, "seed", "-1"):
+        columns = {"text": "text", "label": "label", "model": pretrained}
+        albert.finetune(train=classes, **columns, output=tmp_path / "run", seed=-1)
     assert not (tmp_path / "run").exists()
 
 

@@ -9,7 +9,7 @@ from tests.inference.server.running_servers import running, wait_until
 
 from albert.cli.main import run
 from albert.finetuning.page_examples import page_examples
-from albert.finetuning.run import finetune
+from albert.finetuning.task_run import finetune
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.json_files import read_json_object

@@ -12,7 +12,8 @@ from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import run
-from albert.finetuning.model import RandomEncoder, choose_pairs
+from albert.finetuning.recipe import choose_pairs
+from albert.finetuning.start import RandomEncoder, beginning_of
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
 from albert.recipes.architecture import AlbertConfig
@@ -201,7 +202,7 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
     wide = RandomEncoder(replace(AlbertConfig(), vocab_size=400), Path(start.model))
 
     def recorded(pairs, matching):
-        return {"settings": {"encode_pairs": pairs, "match_embedding": matching}}
+        return {"encode_pairs": pairs, "match_embedding": matching}
 
     for *arguments, encoding, matching in (
         (task, start, None, None, None, "together", True),
@@ -217,7 +218,7 @@ def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start
         (task, start, None, None, recorded("together", True), "together", True),
     ):
         task_, start_, pairs, match, record = arguments
-        assert choose_pairs(task_, start_, pairs, match, record) == (encoding, matching)
+        assert choose_pairs(task_, beginning_of(start_), pairs, match, record) == (encoding, matching)
     for path in finetuned.values():  # without either option: the same run, and complete
         assert run([*command, *LONG, "--output", str(path)]) == 0
     assert run([*command, *LONG, "--output", str(finetuned["together"]), "encode_pairs=separately"]) != 0

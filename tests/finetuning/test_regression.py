@@ -12,10 +12,10 @@ import transformers
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.columns.read import read_task
-from albert.finetuning.data import prepare_split
+from albert.finetuning.batches import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.run import finetune
+from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.task_run import finetune
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import Distillation, FinetuningSettings
 from albert.runtime.json_files import read_journal

@@ -12,8 +12,8 @@ from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, SMALL, UNDECLARED, fol
 
 import albert
 from albert.cli.main import run
-from albert.finetuning.run import finetune
 from albert.finetuning.selection import development_trend
+from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings
 from albert.report.advice import next_step
 from albert.report.page import axis_number
@@ -338,7 +338,7 @@ def test_a_plateau_is_several_evaluations_within_the_noise_and_some_epochs(score
 def test_advice_after_less_than_an_epoch_is_more_epochs(pretrained, tmp_path, monkeypatch):
     """The solved head knows what can be known, a fifth of the labels are wrong, and the rate is too low to learn: every
     evaluation is the same."""
-    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
+    monkeypatch.setattr("albert.finetuning.probe.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     rows = [f"the {NOUNS[i % 2]} {PLAIN_WORDS[i % 7]} {i},{'ab'[(i + (i % 5 == 0)) % 2]}" for i in range(600)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     options = {"train": tmp_path / "rows.csv", "dev": 0.4, "model": pretrained, "device": "cpu"}

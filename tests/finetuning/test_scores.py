@@ -11,8 +11,8 @@ from tests.tiny import short_task
 
 from albert.cli.main import run
 from albert.finetuning.evaluation import evaluate_directory
-from albert.finetuning.run import finetune
 from albert.finetuning.selection import BestModel
+from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings
 from albert.report.advice import FROZEN, advice
 from albert.runtime.errors import CannotCreate, DamagedData

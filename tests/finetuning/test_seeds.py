@@ -13,7 +13,6 @@ from tests.tiny import short_task
 import albert
 from albert.cli.main import run
 from albert.finetuning import several
-from albert.finetuning.run import finetune
 from albert.finetuning.seeds import (
     BenchmarkResult,
     SeedRun,
@@ -24,6 +23,7 @@ from albert.finetuning.seeds import (
     finetune_seeds,
     score_spread,
 )
+from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_json_object
@@ -231,7 +231,7 @@ def test_benchmark_continues_after_a_diverged_task(glue, start, tmp_path, diverg
 
 
 def test_a_sweep_of_seeds_is_shown_in_python(pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.finetuning.frozen_head.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
+    monkeypatch.setattr("albert.finetuning.probe.UNTRAINED_DEVIATION", 0.0)  # the encoder has random weights
     rows = [{"text": f"the ship {n} " + ("sank" if n % 2 else "sailed"), "label": "ab"[n % 2]} for n in range(40)]
     result = albert.sweep(train=rows, model=pretrained, output=tmp_path / "runs", seeds=2, epochs=0.1)
     assert "frozen model with a linear head" in repr(result) and "the median of 2 seeds" in repr(result)

@@ -11,11 +11,12 @@ from tests.refusals import refusal
 
 import albert
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
-from albert.finetuning.data import prepare_split, read_examples
+from albert.finetuning.batches import prepare_split, read_examples
 from albert.finetuning.evaluation import evaluate_directory
-from albert.finetuning.model import RandomEncoder, head_description, start_model
 from albert.finetuning.objective import TaskLoss
-from albert.finetuning.run import finetune, task_batches
+from albert.finetuning.opened import head_description
+from albert.finetuning.start import RandomEncoder, start_model
+from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.recipes.finetuning import FinetuningSettings

@@ -10,8 +10,8 @@ from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning.model import PretrainedEncoder, start_model
-from albert.finetuning.run import finetune
+from albert.finetuning.start import PretrainedEncoder, start_model
+from albert.finetuning.task_run import finetune
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.packing import pack
 from albert.recipes.architecture import ArchitectureChanges

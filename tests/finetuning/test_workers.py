@@ -9,7 +9,7 @@ from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.finetuning.run import finetune
+from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import Distillation, FinetuningSettings
 from albert.runtime.json_files import read_json_object
 from albert.tasks.multiple_choice import MultipleChoice

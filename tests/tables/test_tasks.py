@@ -14,8 +14,8 @@ from albert.columns.hold_out import hold_out_rows
 from albert.columns.read import check_rows, read_task
 from albert.columns.statistics import table_statistics
 from albert.commands.columns import Columns, TableKeys
-from albert.finetuning.data import read_examples
-from albert.finetuning.run import save_custom_task
+from albert.finetuning.batches import read_examples
+from albert.finetuning.task_run import save_custom_task
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
 from albert.tables.table import Row, Table
 from albert.tasks.inputs import Single, Words

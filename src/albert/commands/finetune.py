@@ -32,8 +32,8 @@ from albert.tasks.table_task import HeldOut, TableTask, load_table_task
 
 if TYPE_CHECKING:
     from albert.columns.read import ReadTask
-    from albert.finetuning.model import Start
-    from albert.finetuning.run_record import FinetuningResult
+    from albert.finetuning.start import Start
+    from albert.finetuning.trained import FinetuningResult
     from albert.report.reading import DataReport
     from albert.report.result import Result
 
@@ -74,13 +74,13 @@ class FinetuneKeys:
     table: TableKeys = field(default=TableKeys(), metadata={"key": ""})
     architecture: ArchitectureChanges = field(default=ArchitectureChanges())
 
-    def check(self, teacher: str | None) -> None:
+    def check(self, teacher: str | None, frozen: bool) -> None:
         """Raise UsageError for keys that contradict each other, whatever the task."""
         if self.init == "random" and self.keep_head:
             raise UsageError("keep_head", "and init=random contradict each other", "give one of them")
         if self.recipe.steps is not None and self.recipe.epochs is not None:
             raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
-        self.training.check(self.recipe, teacher)
+        self.training.check(self.recipe, teacher, frozen)
 
 
 @command("albert finetune", keys=FinetuneKeys, rows="in output", reads_file=True)
@@ -146,9 +146,9 @@ def finetune(
     if inputs.task is not None:
         refuse_benchmark(inputs.task)
     inputs.check("albert finetune", folder)
-    chosen.check(inputs.teacher)
+    chosen.check(inputs.teacher, frozen)
     with imports():
-        from albert.finetuning.run import finetune as finetune_task
+        from albert.finetuning.task_run import finetune as finetune_task
         from albert.report.runs import result_of_rows
 
     # What is learned, and the rows, which are shown.
@@ -356,9 +356,9 @@ def report_rows(
     on_rows: "Callable[[DataReport], None]",
 ) -> "DataReport | None":
     """Tell `on_rows` how the rows are read, before training; only the first process does."""
-    from albert.finetuning.options import requested_recipe
+    from albert.finetuning.recipe import given_values
 
-    max_length = requested_recipe(task, chosen.recipe).recipe.max_length
+    max_length = given_values(task, chosen.recipe)[0].max_length
     if not world().is_first:
         return None
     drawn = chosen.training.max_train_examples
@@ -424,7 +424,7 @@ def report_on_rows(
 
 def start_of(model: str, chosen: FinetuneKeys) -> "Start":
     """The source of the initial weights."""
-    from albert.finetuning.model import PretrainedEncoder, random_encoder_like
+    from albert.finetuning.start import PretrainedEncoder, random_encoder_like
 
     encoder = PretrainedEncoder(model, chosen.architecture, chosen.keep_head)
     return random_encoder_like(encoder) if chosen.init == "random" else encoder

@@ -114,7 +114,7 @@ def pretrain(
             trained ones, in turn. Positions that it lacks always begin so.
         drop_heads: With --init: heads to initialise at random, masked_tokens or sentence_order or both.
         change_dropout: Resume an unfinished run with another dropout, from its newest checkpoint.
-        on_start: Called after these checks.
+        on_start: Called after all checks, before the first update; not for a run that is complete.
     """
     corpora = tuple(Path(each) for each in ([data] if isinstance(data, str | os.PathLike) else data))
     folder = Path(output)
@@ -138,8 +138,6 @@ def pretrain(
         raise UsageError("--change-dropout", "continues a run, which --replace removes", "leave one of them out")
     checkpoints = [] if replace else RunFolder(folder).checkpoints()
     resumed_after = checkpoints[-1][0] if checkpoints else None
-    if on_start is not None:
-        on_start(PretrainStart(recipe=chosen.recipe, scaling=scaling, output=folder, resumed_after=resumed_after))
     with imports():
         from albert.pretraining.run import pretrain as run_pretraining
         from albert.pretraining.start import Init
@@ -152,6 +150,11 @@ def pretrain(
             extend_positions=extend_positions,
             drop_heads=heads,
         )
+
+    def start_run(resumed_after: int | None) -> None:
+        if on_start is not None:
+            on_start(PretrainStart(recipe=chosen.recipe, scaling=scaling, output=folder, resumed_after=resumed_after))
+
     found = run_pretraining(
         chosen.recipe,
         corpora,
@@ -161,6 +164,7 @@ def pretrain(
         change_dropout=change_dropout,
         log=chosen.log,
         replace=replace,
+        on_start=start_run,
     )
     if world().is_first:
         draw_curves(found.run)

@@ -34,7 +34,7 @@ from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
     from albert.finetuning.comparisons import Comparison
-    from albert.finetuning.options import RecipeLike
+    from albert.finetuning.recipe import RecipeLike
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
     from albert.report.reading import DataReport
     from albert.report.result import Result
@@ -109,7 +109,7 @@ def sweep(
     chosen = read_keys(FinetuneKeys, keys)
     folder = Path(output)
     inputs.check("albert sweep", folder)
-    chosen.check(inputs.teacher)
+    chosen.check(inputs.teacher, frozen)
     benchmark = inputs.task.lower() if inputs.task is not None and is_benchmark(inputs.task) else None
     if benchmark is not None:
         refuse_options_of_one_task(benchmark, given, inputs)
@@ -123,8 +123,8 @@ def sweep(
         raise UsageError("--rates", "has no effect with --frozen, whose head is solved", "leave one of them out")
     with imports():
         from albert.finetuning.comparisons import compare_folds, compare_rates, fold_tasks, recipes_of
-        from albert.finetuning.run import check_run
         from albert.finetuning.seeds import check_benchmark, check_seeds, finetune_benchmark, finetune_seeds
+        from albert.finetuning.task_run import check_run
         from albert.tasks.submission import BENCHMARKS
 
     settings = chosen.training.settings(frozen, inputs.teacher, device)

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from albert.columns.read import TableSource
-from albert.finetuning.model import Start
-from albert.finetuning.options import RecipeLike, requested_recipe
+from albert.finetuning.recipe import RecipeLike, given_values
 from albert.finetuning.several import SweepRun, finetune_one, require_one_that_ended
-from albert.finetuning.task import Announce
+from albert.finetuning.start import Start
+from albert.finetuning.trained import Announce
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice, simpler_models
 from albert.runtime.environment import lazy_import, world
@@ -230,7 +230,7 @@ def recipes_of(task: DeclaredTask, recipe: RecipeLike, rates: Sequence[float]) -
     recipes: dict[float, RecipeLike] = {}
     for rate in rates:
         recipes[rate] = replace(recipe or RecipeChanges(), learning_rate=rate)
-        requested_recipe(task, recipes[rate])
+        given_values(task, recipes[rate])
     return recipes
 
 

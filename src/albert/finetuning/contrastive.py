@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.checkpoints.card import Card
-from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
+from albert.finetuning.batches import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
-from albert.finetuning.model import Start
-from albert.finetuning.run_record import FinetuningResult
-from albert.finetuning.task import Announce, training_plan
+from albert.finetuning.start import Start
+from albert.finetuning.trained import Announce, FinetuningResult
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.report.advice import AT_RANDOM
 from albert.runtime.environment import Ranks
@@ -275,7 +274,7 @@ def finetune_contrastive(
 
     def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PairRun:
         encoder = open_encoder(start, RECIPE, changes, settings, len(pairs.texts), KIND, earlier, device)
-        recipe = encoder.plan.recipe
+        recipe = encoder.recipe.values
         if recipe.batch_size < 2 * ranks.size:
             raise InvalidConfiguration("batch_size", f"{recipe.batch_size} leaves a process fewer than 2 pairs")
         lower_case = encoder.vectors is not None and encoder.vectors.lower_case
@@ -290,7 +289,7 @@ def finetune_contrastive(
                 "development set": Input(counted(len(dev), "pairs"), dev.fingerprint),
                 **encoder.inputs(),
             },
-            plan=training_plan(encoder.plan, settings, encoder.compute.precision),
+            plan=encoder.recipe.training_plan,
             ranks=ranks,
             device=device,
             read_from=read_from,
@@ -320,14 +319,13 @@ class PairRun(EmbeddingRun):
         """The encoder with its pooling, and the batches of pairs."""
         encoder = self.encoder
         vectors = encoder.vectors
-        learned = None if vectors is None else replace(vectors, max_length=encoder.plan.recipe.max_length)
+        learned = None if vectors is None else replace(vectors, max_length=encoder.recipe.values.max_length)
         task = PairTraining(
             description="Contrastive learning",
             module=encoder.pooled().to(self.device).train(),
             source=self.data,
             device=self.device,
-            plan=encoder.plan,
-            settings=encoder.settings,
+            recipe=encoder.recipe,
             compute=encoder.compute,
             kind=KIND,
             started=encoder.started,
@@ -366,7 +364,7 @@ class PairRun(EmbeddingRun):
         return Card(
             name="",
             description=f"trained on {len(self.data):,} {what}",
-            recipe=recipe_of_vectors(self.encoder.plan.recipe) | {"temperature": self.temperature},
+            recipe=recipe_of_vectors(self.encoder.recipe.values) | {"temperature": self.temperature},
             scores={
                 f"{ACCURACY} among {counted(self.dev.candidates, 'texts')}": report["scores"][ACCURACY],
                 "the same, before training": report["before"][ACCURACY],

@@ -16,20 +16,13 @@ from albert.checkpoints.card import Card
 from albert.checkpoints.model_directory import save_model_directory, weights_fingerprint, write_model
 from albert.checkpoints.sentence_transformers import POOLED, SENTENCE_KEY, SentenceVectors, open_dense
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import Start, StartedModel, fit_length, start_model
-from albert.finetuning.options import LearningPlan, RequestedRecipe, plan_learning
-from albert.finetuning.run_record import (
-    FinetuningResult,
-    precision_of,
-    read_record,
-    recorded_settings,
-    start_inputs,
-)
-from albert.finetuning.task import Announce, FinetuningTask
+from albert.finetuning.recipe import Recipe, fill_in_vectors, read_record, recipe_record
+from albert.finetuning.start import Start, StartedModel, beginning_of, start_inputs, start_model
+from albert.finetuning.trained import Announce, FinetuningResult, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.report.advice import AT_RANDOM
-from albert.runtime.devices import describe_machine
+from albert.runtime.devices import default_precision, describe_machine
 from albert.runtime.json_files import Journal, to_json
 from albert.tasks.examples import Sequences
 from albert.training.logging import TrainingResult
@@ -52,8 +45,7 @@ class OpenedEncoder:
     started: StartedModel
     dense: nn.Module | None
     """The Dense modules after its pooling."""
-    settings: FinetuningSettings
-    plan: LearningPlan
+    recipe: Recipe
     compute: ComputeOptions
 
     @property
@@ -67,9 +59,8 @@ class OpenedEncoder:
             "task": kind,
             "start": self.started.source,
             **({"changes": dict(self.started.changes)} if self.started.changes else {}),
-            "recipe": to_json(self.plan.recipe),
+            **recipe_record(self.recipe),
             **more,
-            "settings": recorded_settings(self.settings),
         }
 
     def inputs(self) -> dict[str, Input]:
@@ -89,7 +80,7 @@ class OpenedEncoder:
 
 def open_encoder(
     start: Start,
-    recipe: TaskRecipe,
+    usual: TaskRecipe,
     changes: RecipeChanges,
     settings: FinetuningSettings,
     examples: int,
@@ -97,22 +88,16 @@ def open_encoder(
     earlier: RunFolder,
     device: torch.device,
 ) -> OpenedEncoder:
-    """The encoder before training, and how it is trained: `changes` over `recipe`, its rate adapted to the width."""
-    explicit = {name for name, value in vars(changes).items() if value is not None}
-    recipe = changes.applied_to(recipe)
-    recipe.check()
-    started = start_model(start, None, recipe, settings.seed)
-    recipe = fit_length(recipe, started.config.max_position_embeddings)
-    to_fit = frozenset({"learning_rate"}) - explicit
-    requested = RequestedRecipe(recipe, frozenset(vars(recipe)) - explicit, to_fit, False)
-    hidden_size = started.config.hidden_size
-    precision = precision_of(settings, read_record(earlier, kind), device)
+    """The encoder before training, and its recipe: the usual one with changes."""
+    record = read_record(earlier, kind)
+    precision = default_precision(device)
+    recipe = fill_in_vectors(usual, beginning_of(start), changes, settings, record, examples, precision)
+    started = start_model(start, None, recipe.values, settings.seed)
     return OpenedEncoder(
         started=started,
         dense=open_dense(started.sentence_vectors),
-        settings=replace(settings, precision=precision),
-        plan=plan_learning(requested, hidden_size, examples, optimizer=settings.optimizer),
-        compute=ComputeOptions(device, precision, settings.micro_batch_tokens),
+        recipe=recipe,
+        compute=ComputeOptions(device, recipe.precision, settings.micro_batch_tokens),
     )
 
 
@@ -136,7 +121,7 @@ class EmbeddingTraining(FinetuningTask):
 
     def config_keys(self) -> dict[str, Any]:
         """Keys of `config.json` besides the architecture."""
-        max_length = self.plan.recipe.max_length
+        max_length = self.recipe.values.max_length
         keys: dict[str, Any] = {
             "finetuning": {"task": self.kind, "max_length": max_length},
             "max_sequence_length": max_length,
@@ -182,7 +167,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
         seconds = time.perf_counter() - started
         figures = {
             "steps": training.steps,
-            "epochs": self.encoder.plan.epochs_of(training.steps),
+            "epochs": self.encoder.recipe.epochs_of(training.steps),
             "seconds": training.seconds,
             "tokens_per_second": training.tokens_per_second,
         }
@@ -194,7 +179,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
             "training": {**self.training_counts(), **figures},
             "evaluation": {**self.evaluation_counts(), "seconds": seconds},
             "notes": [*self.encoder.started.changed, *self.notes()],
-            "seed": self.encoder.settings.seed,
+            "seed": self.encoder.recipe.settings.seed,
             "computed_in": self.encoder.compute.precision,
             "machine": describe_machine(),
         }

@@ -13,8 +13,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
-from albert.finetuning.model import open_for_task
+from albert.finetuning.batches import (
+    PreparedSplit,
+    encode_split,
+    pack_members,
+    read_examples,
+    split_by_tokens,
+)
+from albert.finetuning.opened import open_for_task
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast, parallel_map, pick_device

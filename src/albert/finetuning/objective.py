@@ -1,15 +1,16 @@
 """What a fine-tuned model is trained on: the loss of its task, a teacher (distillation), a frozen encoder."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
-from albert.finetuning.data import (
+from albert.finetuning.batches import (
     PreparedSplit,
     TaskBatch,
     TaskBatches,
@@ -19,12 +20,13 @@ from albert.finetuning.data import (
     split_by_tokens,
 )
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.model import FrozenEncoder, OpenedForTask, open_for_task
+from albert.finetuning.opened import OpenedForTask, open_for_task
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPairClassification,
     AlbertForSequenceClassification,
 )
+from albert.model.packing import PackedSequences, split_segments
 from albert.recipes.finetuning import Distillation
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
@@ -105,6 +107,32 @@ def open_teacher(
 
 MAX_STATE_BYTES = 2**32
 """A constant, so that a run computes the same on every machine."""
+
+
+class FrozenEncoder(nn.Module):
+    """A model of which only the pooler and the head are trained; the encoder runs without dropout or gradients."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model
+        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder)
+        for part in self._fixed:
+            part.requires_grad_(False)
+
+    def forward(
+        self, packed: PackedSequences, *head_inputs: Tensor, states: Float[Tensor, "tokens H"] | None = None
+    ) -> Any:
+        """The head's output; `head_inputs` are its inputs besides the encoder's states, which may be given."""
+        computed = self.states(packed) if states is None else states
+        return self.model.head_outputs(computed, packed, *head_inputs)
+
+    def states(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """The states of the last layer."""
+        inputs = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
+        for part in self._fixed:
+            part.eval()
+        with torch.no_grad():
+            return self.model.albert(inputs)
 
 
 def precompute_states(frozen: FrozenEncoder, batches: TaskBatches, compute: ComputeOptions) -> TaskBatches | None:

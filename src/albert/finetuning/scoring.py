@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from albert.finetuning.data import PreparedSplit, encode_split
+from albert.finetuning.batches import PreparedSplit, encode_split
 from albert.finetuning.evaluation import (
     ComputeOptions,
     Evaluation,

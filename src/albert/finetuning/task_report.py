@@ -9,9 +9,9 @@ import torch
 from albert.checkpoints.card import Card
 from albert.columns.read import TableSource
 from albert.finetuning.evaluation import Evaluation, analysis_of
-from albert.finetuning.options import MAX_RATE
+from albert.finetuning.recipe import MAX_RATE
 from albert.finetuning.selection import describe_selection, development_curve, development_trend
-from albert.finetuning.task import TaskTraining
+from albert.finetuning.trained import TaskTraining
 from albert.model.cost import count_parameters
 from albert.report.advice import FROZEN, advice, all_scores, next_step, simpler_models
 from albert.report.card import card_scores, measured_scores
@@ -42,10 +42,10 @@ def task_report(
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
     linear = trained.scorer.linear_baseline(balanced=settings.class_weights is not None)
-    encoding = (trained.started.tokenizer, trained.plan.recipe)
+    encoding = (trained.started.tokenizer, trained.recipe.values)
     training_scores = trained.scorer.training_scores(evaluation.target, *encoding)
     n_trained = training.steps * batches.batch_size
-    epochs = trained.plan.epochs_of(training.steps)
+    epochs = trained.recipe.epochs_of(training.steps)
     step = _next_step(trained, evaluation, training_scores, epochs)
     n_evaluated = len(evaluation.predictions)
     notes = [*_notes(trained), *evaluation.notes]
@@ -162,7 +162,7 @@ def _settings_of(trained: TaskTraining) -> dict[str, Any]:
     unread: tuple[str, ...] = ()
     if not isinstance(target, Span):
         unread = ("stride",) if isinstance(target, MultipleChoice) else ("question_length", "stride")
-    recipe = {name: value for name, value in to_json(trained.plan.recipe).items() if name not in unread}
+    recipe = {name: value for name, value in to_json(trained.recipe.values).items() if name not in unread}
     if not trained.settings.frozen:
         return recipe
     head = trained.frozen_head() or {}
@@ -181,7 +181,7 @@ def _next_step(
     if trained.settings.frozen or trained.settings.freeze_encoder or not evaluation.scores:
         return None
     metric = next(iter(evaluation.scores))
-    rate = trained.plan.optimizer.learning_rate
+    rate = trained.recipe.optimizer.learning_rate
     texts = [text for example in trained.scorer.train_split.examples for text in example.texts]
     return next_step(
         metric,
@@ -191,7 +191,7 @@ def _next_step(
         hidden_size=trained.started.config.hidden_size,
         learning_rate=rate,
         higher_rate=min(2 * rate, max(MAX_RATE, rate)),
-        epochs=trained.plan.epochs,
+        epochs=trained.recipe.epochs,
         is_english=is_english(texts),
         trend=development_trend(metric, trained.folder.journal_path, epochs, len(evaluation.predictions)),
         baseline_name=trained.task.target.baseline_name,

@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.checkpoints.card import Card
-from albert.finetuning.data import TaskBatch, TaskBatches
+from albert.finetuning.batches import TaskBatch, TaskBatches
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
 from albert.finetuning.evaluation import model_outputs
-from albert.finetuning.model import Start, StartedModel
-from albert.finetuning.run_record import FinetuningResult
-from albert.finetuning.task import Announce, training_plan
+from albert.finetuning.start import Start, StartedModel
+from albert.finetuning.trained import Announce, FinetuningResult
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.runtime.distributed import wait_for_all
@@ -314,7 +313,7 @@ def finetune_vectors(
 
     def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> VectorRun:
         encoder = open_encoder(start, RECIPE, changes, settings, len(texts.texts), KIND, earlier, device)
-        recipe = encoder.plan.recipe
+        recipe = encoder.recipe.values
         if recipe.batch_size < ranks.size:
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
@@ -329,7 +328,7 @@ def finetune_vectors(
                 **encoder.inputs(),
                 "teacher": Input(teacher.name, teacher.fingerprint),
             },
-            plan=training_plan(encoder.plan, settings, encoder.compute.precision),
+            plan=encoder.recipe.training_plan,
             ranks=ranks,
             device=device,
             read_from=read_from,
@@ -393,8 +392,8 @@ class VectorRun(EmbeddingRun):
                 f"the teacher's {matrix.shape[0]} dimensions are mapped to {width} by a fixed matrix "
                 f"({MAP_NAME}), which keeps {share:.1%} of their squared length"
             )
-        settings = encoder.settings
-        recipe = encoder.plan.recipe
+        settings = encoder.recipe.settings
+        recipe = encoder.recipe.values
         workers = training_workers(self.device, self.ranks)
         sizes = (recipe.batch_size, settings.seed, settings.micro_batch_tokens)
         learned = encoder.vectors
@@ -407,8 +406,7 @@ class VectorRun(EmbeddingRun):
             source=TaskBatches(self.sequences, targets, _TERM, *sizes, workers=workers),
             device=self.device,
             workers=workers,
-            plan=encoder.plan,
-            settings=settings,
+            recipe=encoder.recipe,
             compute=encoder.compute,
             kind=KIND,
             started=encoder.started,
@@ -458,7 +456,7 @@ class VectorRun(EmbeddingRun):
         return Card(
             name="",
             description=f"learned from {self.teacher.name} on {counted(len(self.texts.texts), 'texts')}",
-            recipe=recipe_of_vectors(self.encoder.plan.recipe),
+            recipe=recipe_of_vectors(self.encoder.recipe.values),
             scores=scores,
             data=[*self.encoder.started.changed, *self.about_teacher, learned],
         )

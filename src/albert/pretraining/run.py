@@ -1,10 +1,10 @@
 """`pretrain` trains a model on a prepared corpus by a recipe, evaluates it and writes a model directory.
 
-`open_run` reads and checks everything; `PretrainingRun` is what the workflow of all runs (`albert.training.run`) then
-sets up, trains, scores and writes."""
+`PretrainingRequest.open` reads and checks everything; `PretrainingRun` is what the workflow of all runs
+(`albert.training.run`) then sets up, trains, scores and writes."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -66,6 +66,7 @@ def pretrain(
     change_dropout: float | None = None,
     log: Log = DEFAULT_LOG,
     replace: bool = False,
+    on_start: Callable[[int | None], None] | None = None,
 ) -> PretrainingResult:
     """Pre-train a model, or resume the run in `output`; a finished run continues if the recipe now allows more.
 
@@ -76,6 +77,8 @@ def pretrain(
         change_dropout: resume with this dropout from the newest checkpoint on; the run's recipe records the change.
         log: where the curves go, beside the journal.
         replace: remove an earlier run in `output` after all checks, and begin anew.
+        on_start: called after all checks, before anything is trained, with the step that the run is resumed after;
+            None for a new run.
 
     Raises:
         CannotCreate: `output` holds another run; with `replace`, it is not a run, is in use, or contains the corpus or
@@ -88,11 +91,16 @@ def pretrain(
     require_logger(log)
     directories = [data] if isinstance(data, Path) else list(data)
 
-    def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PretrainingRun:
-        return open_run(recipe, directories, earlier, device, ranks, init, change_dropout, log)
-
+    request = PretrainingRequest(
+        recipe=recipe,
+        data=directories,
+        init=init,
+        change_dropout=change_dropout,
+        log=log,
+        on_start=on_start,
+    )
     with deterministic_kernels(pick_device(device, world().local_rank), recipe.deterministic):
-        return run_training(open_work, output, device, replace, recipe.peer_timeout_minutes)
+        return run_training(request.open, output, device, replace, recipe.peer_timeout_minutes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,63 +164,73 @@ def _add_dropout_change(
 # Everything that is read, before anything is written.
 
 
-def open_run(
-    recipe: PretrainingRecipe,
-    data: Sequence[Path],
-    earlier: RunFolder,
-    device: torch.device,
-    ranks: Ranks,
-    init: Init | None,
-    change_dropout: float | None,
-    log: Log,
-) -> "PretrainingRun":
-    """The corpora, the recipe, and the model before training."""
-    # The corpora and the recipe, which are the same on all ranks.
-    corpora = open_corpora(data, verify=ranks.is_first)
-    records = [corpus_record(corpus) for corpus in corpora]
-    manifests = " ".join(record.manifest for record in records)
-    facts = {
-        "code": code_fingerprint(),
-        "torch": torch.__version__,
-        "recipe": repr((recipe, change_dropout)),
-        "tokenizer": " ".join(record.tokenizer for record in records),
-        "corpus": manifests,
-        "model to start from": repr(init),
-        "newest checkpoint": repr([step for step, _ in earlier.checkpoints()[-1:]]),
-    }
-    require_same_on_ranks(facts, ranks, device)
-    recipe = resolve_recipe(recipe, corpora[0], earlier, device, ranks, change_dropout)
-    if recipe.batch_size % ranks.size:
-        why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
-        raise InvalidConfiguration("batch_size", why, "choose a multiple")
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRequest:
+    """What `pretrain` is asked for."""
 
-    # The samples and the model; only the first rank evaluates, and opens the model to start from.
-    samples = samples_of(recipe, corpora, recipe.seed)
-    model = untrained_model(recipe)
-    held_out = None
-    start = None
-    if ranks.is_first:
-        held_out = held_out_samples(recipe, corpora)
-        start = recorded_start(earlier) if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
-    models = [] if init is None else [Path(init.model)]
-    return PretrainingRun(
-        record=to_json(recipe),
-        inputs={
-            "corpus": Input(" and ".join(map(str, records)), manifests),
-            INITIAL_WEIGHTS: RANDOM_WEIGHTS if start is None else start.input,
-        },
-        plan=training_plan(recipe),
-        ranks=ranks,
-        device=device,
-        read_from=[*(corpus.directory for corpus in corpora), *models],
-        recipe=recipe,
-        corpora=corpora,
-        samples=samples,
-        model=model,
-        held_out=held_out,
-        start=start,
-        log=log,
-    )
+    recipe: PretrainingRecipe
+    data: Sequence[Path]
+    init: Init | None
+    change_dropout: float | None
+    log: Log
+    on_start: Callable[[int | None], None] | None
+
+    def open(self, earlier: RunFolder, device: torch.device, ranks: Ranks) -> "PretrainingRun":
+        """The corpora, the recipe, and the model before training."""
+        # The corpora and the recipe, which are the same on all ranks.
+        corpora = open_corpora(self.data, verify=ranks.is_first)
+        records = [corpus_record(corpus) for corpus in corpora]
+        manifests = " ".join(record.manifest for record in records)
+        facts = {
+            "code": code_fingerprint(),
+            "torch": torch.__version__,
+            "recipe": repr((self.recipe, self.change_dropout)),
+            "tokenizer": " ".join(record.tokenizer for record in records),
+            "corpus": manifests,
+            "model to start from": repr(self.init),
+            "newest checkpoint": repr([step for step, _ in earlier.checkpoints()[-1:]]),
+        }
+        require_same_on_ranks(facts, ranks, device)
+        recipe = resolve_recipe(self.recipe, corpora[0], earlier, device, ranks, self.change_dropout)
+        if recipe.batch_size % ranks.size:
+            why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a multiple")
+
+        # The samples and the model; only the first rank evaluates, and opens the model to start from.
+        samples = samples_of(recipe, corpora, recipe.seed)
+        model = untrained_model(recipe)
+        held_out = None
+        start = None
+        if ranks.is_first:
+            held_out = held_out_samples(recipe, corpora)
+            start = self._start(earlier, recipe, model, corpora[0])
+        models = [] if self.init is None else [Path(self.init.model)]
+        return PretrainingRun(
+            record=to_json(recipe),
+            inputs={
+                "corpus": Input(" and ".join(map(str, records)), manifests),
+                INITIAL_WEIGHTS: RANDOM_WEIGHTS if start is None else start.input,
+            },
+            plan=training_plan(recipe),
+            ranks=ranks,
+            device=device,
+            read_from=[*(corpus.directory for corpus in corpora), *models],
+            recipe=recipe,
+            corpora=corpora,
+            samples=samples,
+            model=model,
+            held_out=held_out,
+            start=start,
+            log=self.log,
+            on_start=self.on_start,
+        )
+
+    def _start(
+        self, earlier: RunFolder, recipe: PretrainingRecipe, model: AlbertForPreTraining, corpus: TokenCorpus
+    ) -> StartRecord | None:
+        if self.init is None:
+            return recorded_start(earlier)
+        return warm_start_for_pretraining(self.init, recipe, model, corpus)
 
 
 def untrained_model(recipe: PretrainingRecipe) -> AlbertForPreTraining:
@@ -267,12 +285,16 @@ class PretrainingRun(RunWork[PretrainingResult]):
     held_out: HeldOutSamples | HeldOutTests | None
     start: StartRecord | None
     log: Log
+    on_start: Callable[[int | None], None] | None
     task: PretrainingTask = field(init=False, repr=False)
 
     def set_up(self, run: Run, is_new: bool) -> PretrainingTask:
         """The model in the form that the device takes, its batches and its optimizer. A trained model to start from
         becomes the checkpoint of step 0, from which all ranks get its weights."""
         folder = run.folder
+        if self.on_start is not None:
+            checkpoints = folder.checkpoints()
+            self.on_start(checkpoints[-1][0] if checkpoints else None)
         if self.ranks.is_first:
             for note in notes_on_data(self.recipe, self.corpora):
                 print(f"albert: note: {note}", file=sys.stderr)

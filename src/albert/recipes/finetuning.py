@@ -55,6 +55,10 @@ class TaskRecipe:
             return max(1, round(self.steps * training_examples / self.examples))
         return self.steps
 
+    def within(self, positions: int) -> "TaskRecipe":
+        """The recipe with its length limited to the position embeddings of the model."""
+        return replace(self, max_length=min(self.max_length, positions))
+
     def check(self) -> None:
         """Raise InvalidConfiguration, naming the field, if a value is out of range."""
         above_0 = "learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"
@@ -176,13 +180,26 @@ class TrainingOptions:
     """Where the curves go: TensorBoard's files in OUTPUT, Weights & Biases or trackio (of the extras wandb and trackio;
     the project is that of WANDB_PROJECT or TRACKIO_PROJECT)."""
 
-    def check(self, changes: RecipeChanges, teacher: str | None) -> None:
-        """Raise UsageError for keys that contradict each other, or those of the recipe."""
+    def check(self, changes: RecipeChanges, teacher: str | None, frozen: bool) -> None:
+        """Raise UsageError for keys that contradict each other, or those of the recipe, or that have no effect."""
+        if frozen:
+            self._check_frozen(changes, teacher)
         if self.freeze_encoder and changes.encoder_dropout:
             raise UsageError("encoder_dropout", "has no effect with freeze_encoder", "leave one of them out")
         for name in ("temperature", "weight"):
             if getattr(self, name) is not None and teacher is None:
                 raise UsageError(f"distillation.{name}", "requires --teacher", "name a fine-tuned model with it")
+
+    def _check_frozen(self, changes: RecipeChanges, teacher: str | None) -> None:
+        """Raise UsageError for what only updates of the encoder or the head would use."""
+        given = [name for name in KEYS_OF_UPDATES if getattr(changes, name) is not None]
+        given += [name for name in OPTIONS_OF_UPDATES if getattr(self, name) != getattr(USUAL_TRAINING, name)]
+        if teacher is not None:
+            given.append("--teacher")
+        if self.solve_head is False:
+            given.append("solve_head")
+        if given:
+            raise UsageError(given[0], "has no effect with --frozen, whose head is solved", "leave one of them out")
 
     def settings(self, frozen: bool, teacher: str | None, device: Device) -> "FinetuningSettings":
         """The settings of a run with these keys.
@@ -201,6 +218,18 @@ class TrainingOptions:
 
 
 USUAL_TRAINING = TrainingOptions()
+KEYS_OF_UPDATES = (
+    "learning_rate",
+    "batch_size",
+    "epochs",
+    "steps",
+    "warmup_share",
+    "weight_decay",
+    "encoder_dropout",
+    "head_dropout",
+)
+OPTIONS_OF_UPDATES = ("freeze_encoder", "optimizer", "select", "patience", "evaluate_every", "checkpoint_every")
+"""Keys that have no effect on a head that is solved."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -238,17 +267,17 @@ class FinetuningSettings:
         select: the model that is the result: the last one, or the best of all evaluations; None: the best for a user's
             table with enough development rows, else the last.
         evaluate_every, checkpoint_every: in steps.
-        patience: the run ends after so many evaluations in a row without a better score; None: `PATIENCE` where
+        patience: the run ends after so many evaluations in a row without a better score; None: five where
             `select` is best by default, else the run never ends before its last step.
         class_weights: "balanced" weights each class, label or tag in the loss by its inverse frequency.
-        optimizer: complete, or a name that takes rate and weight decay from the recipe; None: AdamW.
+        optimizer: complete, or a name that takes rate and weight decay from the recipe.
         precision: None: bf16 on a GPU, fp32 on a CPU.
         log: where the curves go, beside the journal.
         freeze_encoder: train only pooler and head.
         distillation: a teacher.
         page_examples: at most so many rows of the development set are written to `examples.json`.
-        encode_pairs: how the two texts of a pair are encoded; None: as suits the model, see `choose_pairs`.
-        match_embedding: mark tokens that occur in the other segment; None: see `choose_pairs`.
+        encode_pairs: how the two texts of a pair are encoded; None: as suits the model.
+        match_embedding: mark tokens that occur in the other segment; None: for narrow models.
         solve_head: solve a new head on frozen features first; None: for a user's table, unless it has numbers.
         frozen: the solved head is the result, nothing is fine-tuned.
         threshold: with several labels per example, the probability from which on a label is predicted, or "train" to
@@ -265,7 +294,7 @@ class FinetuningSettings:
     patience: int | None = None
     class_weights: Literal["balanced"] | None = None
     micro_batch_tokens: int = 8192
-    optimizer: OptimizerRecipe | Literal["adamw", "lamb"] | None = None
+    optimizer: OptimizerRecipe | Literal["adamw", "lamb"] = "adamw"
     device: str = "auto"
     precision: Precision | None = None
     workers: int = 0
@@ -287,7 +316,7 @@ class FinetuningSettings:
             "checkpoint_every": 1,
             "micro_batch_tokens": 1,
         }
-        for name, least in (counts | {"workers": 0, "page_examples": 0}).items():
+        for name, least in (counts | {"seed": 0, "workers": 0, "page_examples": 0}).items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidConfiguration(name, f"is {value}, at least {least} is needed")

@@ -260,7 +260,7 @@ class PretrainingRecipe:
             raise InvalidConfiguration("architecture.type_vocab_size", why)
         counts = ("max_tokens", "batch_size", "micro_batch_size", "log_every", "evaluate_every", "evaluation_sequences")
         require_range(self, "at least 1", *counts, "checkpoint_every", "keep_checkpoints")
-        require_range(self, "at least 0", "workers", "max_rollbacks")
+        require_range(self, "at least 0", "seed", "workers", "max_rollbacks")
         minutes = ("checkpoint_minutes", "peer_timeout_minutes", "max_minutes")
         require_range(self, "a finite number above 0", "clip_norm", "sinusoidal_positions", *minutes)
         if self.optimizer.kind == "muon" and self.parallelism == "sharded":

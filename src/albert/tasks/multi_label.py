@@ -34,7 +34,7 @@ from albert.tasks.metrics import Metric, multi_label_scores
 from albert.tasks.pipeline import Head, Lengths
 from albert.tasks.single_label import LabelScore, SingleLabel, ranked_labels, scores_by_label
 from albert.tasks.table_task import TableTask
-from albert.tasks.task import Labelled, Predictions, hold_out_examples, label_id, object_file, stacked
+from albert.tasks.task import Labelled, LinearHead, Predictions, hold_out_examples, label_id, object_file, stacked
 from albert.tasks.texts import TextTask, has_text_and_label, text_inputs
 from albert.text.tokenizer import Tokenizer
 
@@ -181,7 +181,7 @@ class MultiLabel(TextTask, Labelled):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> LinearHead:
         """A logistic regression for each label; one that all or no examples have gets its smoothed log-odds as bias."""
         from sklearn.linear_model import LogisticRegression
 
@@ -197,11 +197,7 @@ class MultiLabel(TextTask, Labelled):
             else:
                 share = (present.sum() + 0.5) / (len(present) + 1)
                 bias[label] = np.log(share / (1 - share))
-        return weight, bias
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """The mean of the labels' binary cross entropies."""
-        return float((np.logaddexp(0, outputs) - outputs * targets).sum() / targets.shape[1])
+        return LinearHead(weight, bias, mean_cross_entropy)
 
     # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
@@ -379,3 +375,8 @@ def _with_separator(task: TableTask, table: Table, column: str, inferred: list[I
     elif texts and len(texts) == len(table.rows):  # no row has a list
         inferred.append(Inferred("separator", "'|'", "no row has several labels", "--separator ;"))
     return replace(task, separator=separator or "|")
+
+
+def mean_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+    """The mean of the labels' binary cross entropies, summed over rows."""
+    return float((np.logaddexp(0, outputs) - outputs * targets).sum() / targets.shape[1])

@@ -44,6 +44,7 @@ from albert.tasks.pipeline import (
 )
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
+    LinearHead,
     Predictions,
     Task,
     class_predictions,
@@ -284,7 +285,7 @@ class MultipleChoice(Task):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> LinearHead:
         """A conditional logistic regression: the right option has the largest score.
 
         The regression is on the differences of the right option to each wrong one, once with either sign.
@@ -295,12 +296,7 @@ class MultipleChoice(Task):
         both = np.concatenate([differences, -differences])
         signs = np.repeat([1, 0], len(differences))
         regression: Any = LogisticRegression(fit_intercept=False, **options).fit(both, signs)
-        return regression.coef_, np.zeros(1)
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """Cross entropy over the options of each question."""
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        return float(np.logaddexp.reduceat(outputs[:, 0], starts).sum() - outputs[targets, 0].sum())
+        return LinearHead(regression.coef_, np.zeros(1), choice_cross_entropy)
 
     # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
@@ -464,6 +460,12 @@ def option_features(
         cut=np.array(cut, np.int64),
         n_options=[len(example.options) for example in examples],
     )
+
+
+def choice_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+    """Cross entropy over the options of each question, summed."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return float(np.logaddexp.reduceat(outputs[:, 0], starts).sum() - outputs[targets, 0].sum())
 
 
 def option_differences(features: np.ndarray, is_right: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from albert.tasks.metrics import Metric, NumberScale, mean_absolute_error, pears
 from albert.tasks.numbers import refuse_signs_of_thousands, refuse_written_numbers
 from albert.tasks.pipeline import Empty, Head, TokensCut
 from albert.tasks.table_task import TableTask
-from albert.tasks.task import BEST_CONSTANT, Predictions, stacked, table_file
+from albert.tasks.task import BEST_CONSTANT, LinearHead, Predictions, stacked, table_file
 from albert.tasks.texts import TextTask, costs, has_text_and_label, text_inputs
 
 MAX_CLASSES = 200
@@ -189,16 +189,12 @@ class Regression(TextTask):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> LinearHead:
         """A ridge regression, whose penalty is 1 / C."""
         from sklearn.linear_model import Ridge
 
         ridge = Ridge(alpha=1 / options["C"], solver="cholesky").fit(features, targets)
-        return ridge.coef_[None], np.array([ridge.intercept_])
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """Squared error."""
-        return float(np.square(outputs[:, 0] - targets).sum())
+        return LinearHead(ridge.coef_[None], np.array([ridge.intercept_]), squared_error)
 
     # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
@@ -277,3 +273,8 @@ class Regression(TextTask):
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
         return {f"{name}.tsv": table_file(entries, lambda number: f"{min(max(number, low), high):.6f}")}
+
+
+def squared_error(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+    """The squared error of outputs [rows, 1], summed."""
+    return float(np.square(outputs[:, 0] - targets).sum())

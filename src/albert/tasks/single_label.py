@@ -37,10 +37,10 @@ from albert.tasks.pipeline import Empty, Head, TokensCut
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     Labelled,
+    LinearHead,
     Predictions,
     class_predictions,
     cross_entropy,
-    held_out_cross_entropy,
     label_id,
     most_frequent_class,
     softmax,
@@ -212,16 +212,9 @@ class SingleLabel(TextTask, Labelled):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> LinearHead:
         """A multinomial logistic regression."""
         return solve_classes(features, targets, len(self.labels), options)
-
-    def can_be_solved(self, targets: np.ndarray) -> bool:
-        return len(np.unique(targets)) >= 2
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """Cross entropy."""
-        return held_out_cross_entropy(outputs, targets)
 
     # ---- From outputs to a reply ------------------------------------------------------------------------------------
 

@@ -47,9 +47,9 @@ from albert.tasks.pipeline import End, Fields, Head, Lengths, Settings, Start, T
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     Labelled,
+    LinearHead,
     Predictions,
     cross_entropy,
-    held_out_cross_entropy,
     hold_out_examples,
     label_id,
     object_file,
@@ -307,16 +307,9 @@ class TokenTagging(Labelled):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> LinearHead:
         """A multinomial logistic regression; rows are words."""
         return solve_classes(features, targets, len(self.labels), options)
-
-    def can_be_solved(self, targets: np.ndarray) -> bool:
-        return len(np.unique(targets)) >= 2
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """Cross entropy."""
-        return held_out_cross_entropy(outputs, targets)
 
     # ---- The shift of `O` -------------------------------------------------------------------------------------------
 

@@ -42,6 +42,25 @@ class Predictions:
     entries: list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class LinearHead:
+    """A linear head that was solved on features.
+
+    Attributes:
+        loss_of: the loss of rows that it was not solved on, summed, of outputs, targets and groups.
+        is_constant: whether all rows were of one class, so that nothing was solved.
+    """
+
+    weight: Float[np.ndarray, "outputs features"]
+    bias: Float[np.ndarray, " outputs"]
+    loss_of: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+    is_constant: bool = False
+
+    def held_out_loss(self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+        """The loss of rows that it was not solved on, summed."""
+        return self.loss_of(features @ self.weight.T + self.bias, targets, groups)
+
+
 class Task(Pipeline, FromTable):
     """A pipeline that can be trained: one kind of task with its columns and labels."""
 
@@ -180,7 +199,7 @@ class Task(Pipeline, FromTable):
 
         Args:
             output: of the head, a Tensor [sequences, outputs] or [tokens, outputs].
-            batch: a `TaskBatch` of `albert.finetuning.data`.
+            batch: a `TaskBatch` of `albert.finetuning.batches`.
 
         Returns:
             The sum over the examples, and how many are predicted rightly; None if that cannot be said.
@@ -209,7 +228,7 @@ class Task(Pipeline, FromTable):
 
         Args:
             features: of each sequence of the members, [features]; [tokens, features] if targets belong to tokens.
-            batches: the `TaskBatches` of `albert.finetuning.data`.
+            batches: the `TaskBatches` of `albert.finetuning.batches`.
             members: indices of examples.
 
         Returns:
@@ -220,21 +239,13 @@ class Task(Pipeline, FromTable):
 
     def solve(
         self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
-        """Weight and bias of the best linear head, of kinds with `is_linear`.
+    ) -> "LinearHead":
+        """The best linear head, of kinds with `is_linear`.
 
         Args:
             features, targets, groups: of `head_rows`, features standardised.
             options: of scikit-learn's `LogisticRegression`; `C` is the inverse of the regularisation.
         """
-        raise AssertionError(f"the head of {self.kind} is not one linear map")
-
-    def can_be_solved(self, targets: np.ndarray) -> bool:
-        """Return whether some rows suffice to solve a head; they need two classes where there are classes."""
-        return True
-
-    def held_out_loss(self, outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
-        """The loss of rows that a head was not solved on, summed over them."""
         raise AssertionError(f"the head of {self.kind} is not one linear map")
 
     # ---- What is tuned on examples that are held out of training: a field of the task -------------------------------
@@ -427,9 +438,7 @@ def cross_entropy(logits: Any, batch: Any) -> tuple[Any, Any]:
     return loss, (logits.argmax(1) == batch.targets).sum()
 
 
-def solve_classes(
-    features: np.ndarray, targets: np.ndarray, n_classes: int, options: Mapping[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def solve_classes(features: np.ndarray, targets: np.ndarray, n_classes: int, options: Mapping[str, Any]) -> LinearHead:
     """A multinomial logistic regression; a class without an example gets a bias below all others."""
     from sklearn.linear_model import LogisticRegression
 
@@ -438,7 +447,7 @@ def solve_classes(
     present = np.unique(targets)
     if len(present) == 1:
         bias[present] = 1.0
-        return weight, bias
+        return LinearHead(weight, bias, held_out_cross_entropy, is_constant=True)
     regression: Any = LogisticRegression(**options).fit(features, targets)
     if len(present) == 2:
         weight[present] = np.concatenate([-regression.coef_, regression.coef_]) / 2
@@ -448,7 +457,7 @@ def solve_classes(
         bias[present] = regression.intercept_
     absent = np.setdiff1d(np.arange(n_classes), present)
     bias[absent] = bias[present].min() - np.log(len(features))
-    return weight, bias
+    return LinearHead(weight, bias, held_out_cross_entropy)
 
 
 def hold_out_examples(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
@@ -464,7 +473,7 @@ def hold_out_examples(examples: Sequence[Example], seed: int) -> tuple[list[Exam
     return train, [example for index, example in enumerate(examples) if index in held]
 
 
-def held_out_cross_entropy(outputs: np.ndarray, targets: np.ndarray) -> float:
+def held_out_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
     """Cross entropy of outputs [rows, classes], summed."""
     largest = outputs.max(axis=1, keepdims=True)
     normalizers = largest[:, 0] + np.log(np.exp(outputs - largest).sum(axis=1))

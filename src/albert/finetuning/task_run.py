@@ -1,7 +1,7 @@
 """Fine-tuning on a task, from top to bottom.
 
-`open_run` reads, fills in and checks everything; `TaskRun` is what the workflow of all runs (`albert.training.run`)
-then sets up, trains, scores and writes.
+`finetune` makes a `TaskRequest`, whose `open` reads, fills in and checks everything. `TaskRun` is what the workflow of
+all runs (`albert.training.run`) then sets up, trains, scores and writes; `TaskTraining` is what the loop trains.
 
 RUN/recipe.json            the whole run as a value
     inputs.json            fingerprints of rows, weights, tokenizer and teacher
@@ -11,9 +11,9 @@ RUN/recipe.json            the whole run as a value
     results.json           scores, baselines, counts, speed, seed, errors
     report.html            the results as a page; written last"""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import torch
 from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import save_model_directory
 from albert.columns.read import TableSource
-from albert.finetuning.data import (
+from albert.finetuning.batches import (
     PreparedSplit,
     TaskBatches,
     arrays_fingerprint,
@@ -32,43 +32,34 @@ from albert.finetuning.data import (
     read_examples,
 )
 from albert.finetuning.evaluation import ComputeOptions, Evaluation, write_predictions
-from albert.finetuning.frozen_head import describe, solve_head
-from albert.finetuning.model import (
-    RandomEncoder,
-    Start,
-    StartedModel,
-    fit_length,
-    planned_config,
-    start_model,
-)
 from albert.finetuning.objective import Teacher, TeacherLogits, open_teacher, training_setup
-from albert.finetuning.options import BY_DEFAULT, RecipeLike, requested_recipe
 from albert.finetuning.page_examples import page_examples
-from albert.finetuning.run_record import (
-    FilledIn,
-    FinetuningResult,
-    examples_fingerprint,
-    fit_to_rows,
+from albert.finetuning.probe import describe, solve_head
+from albert.finetuning.recipe import (
+    Recipe,
+    RecipeLike,
+    fill_in,
+    given_values,
     read_record,
-    recorded_settings,
-    resolve_settings,
-    start_inputs,
+    recipe_record,
 )
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel
-from albert.finetuning.task import FROZEN_HEAD_NAME, Announce, TaskTraining, training_plan
+from albert.finetuning.start import RandomEncoder, Start, StartedModel, beginning_of, start_inputs, start_model
 from albert.finetuning.task_report import task_card, task_report
+from albert.finetuning.trained import PROBE_NAME, Announce, FinetuningResult, TaskTraining
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.report.notes import HEAD_NOT_SOLVED
 from albert.report.page import PAGE_NAME
 from albert.report.runs import result_of_run
-from albert.runtime.devices import describe_machine
+from albert.runtime.devices import default_precision, describe_machine
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import write_text
 from albert.runtime.json_files import Journal, read_versioned, save_versioned, to_json
 from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
+from albert.tasks.examples import Example
 from albert.tasks.metrics import TARGET_SCALE_KEY
 from albert.tasks.table_task import save_table_task
 from albert.training.logging import TrainingResult
@@ -98,11 +89,11 @@ def finetune(
     Args:
         output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
         recipe: a `TaskRecipe` is used unchanged; `RecipeChanges` replace some of the defaults; None uses the
-            defaults, see `albert.finetuning.options`.
+            defaults, see `albert.finetuning.recipe`.
         teacher_logits: logits that earlier runs computed and that are not computed again; those of this run's teacher
             are added.
         announce: called before the first update with the learning rate, batch size, epochs, updates and length; see
-            `LearningPlan.figures`.
+            `Recipe.figures`.
         replace: remove an earlier run in `output` after all checks, and begin anew.
         read_from: files that the run reads: a run that contains one is not replaced.
 
@@ -114,8 +105,17 @@ def finetune(
     """
     settings = settings or FinetuningSettings()
     require_logger(settings.log)
-    open_work = partial(open_run, task, start, data, recipe, settings, teacher_logits, announce, read_from)
-    return run_training(open_work, output, settings.device, replace)
+    request = TaskRequest(
+        task=task,
+        start=start,
+        data=data,
+        recipe=recipe,
+        settings=settings,
+        teacher_logits=teacher_logits,
+        announce=announce,
+        read_from=read_from,
+    )
+    return run_training(request.open, output, settings.device, replace)
 
 
 def check_run(
@@ -123,133 +123,136 @@ def check_run(
 ) -> None:
     """Raise what `finetune` would refuse of a new run; everything is read, and nothing is written or trained."""
     require_logger(settings.log)
-    check_training(partial(open_run, task, start, data, recipe, settings, None, None, ()), output, settings.device)
+    request = TaskRequest(task=task, start=start, data=data, recipe=recipe, settings=settings)
+    check_training(request.open, output, settings.device)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Everything that is read, before anything is written.
 
 
-def open_run(
-    task: DeclaredTask,
-    start: Start,
-    data: Path,
-    recipe: RecipeLike,
-    settings: FinetuningSettings,
-    teacher_logits: TeacherLogits | None,
-    announce: Announce | None,
-    read_from: Sequence[Path],
-    earlier: RunFolder,
-    device: torch.device,
-    ranks: Ranks,
-) -> "TaskRun":
-    """The rows, the settings with nothing left open, the encoder with its head, and the rows as tokens."""
-    # The settings and the rows.
-    record = read_record(earlier, task.name)  # of the run to resume
-    requested = requested_recipe(task, recipe, record)
-    if "train" not in task.source.splits:
-        remedy = "albert evaluate scores a model of another task on it"
-        raise InvalidConfiguration(task.title, "has no training set", remedy)
-    settings = resolve_settings(task, start, settings, record, device)
-    config = planned_config(start)
-    examples, counts = read_examples(task, data, "train", settings.max_train_examples, settings.seed)
-    dev_examples, dev_counts = read_examples(task, data, "dev")
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """What `finetune` is asked for."""
 
-    # The recipe, fitted to both.
-    positions = config.max_position_embeddings
-    requested = replace(requested, recipe=fit_length(requested.recipe, positions))
-    filled = fit_to_rows(task, requested, settings, record, config.hidden_size, examples, len(dev_examples))
-    settings = filled.settings
-    plan = filled.plan
-    if plan.recipe.batch_size < ranks.size:
-        why = f"{plan.recipe.batch_size} sequences are fewer than {ranks.size} processes"
-        raise InvalidConfiguration("batch_size", why, "choose a larger batch")
-    assert settings.precision is not None, "it is filled in"
-    compute = ComputeOptions(device, settings.precision, settings.micro_batch_tokens)
+    task: DeclaredTask
+    start: Start
+    data: Path
+    recipe: RecipeLike
+    settings: FinetuningSettings
+    teacher_logits: TeacherLogits | None = None
+    announce: Announce | None = None
+    read_from: Sequence[Path] = ()
 
-    # The encoder, with a head, and the teacher.
-    pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
-    started = start_model(start, task.target, plan.recipe, settings.seed, *pairs)
-    is_loaded = not isinstance(start, RandomEncoder)
-    about_model = [note for note in started.notes if is_loaded and note not in started.changed]
-    notes = [note for note in started.notes if note not in about_model]
-    longest = requested_recipe(task, recipe).recipe.max_length  # the record of a resumed run has the fitted length
-    if plan.recipe.max_length == positions < longest:
-        remedy = "architecture.max_position_embeddings makes more positions"
-        notes.append(f"sequences of at most {counted(positions, 'tokens')}, not {longest}: {remedy}")
-    teacher = None
-    if settings.distillation is not None:
-        teacher = open_teacher(task, settings.distillation, filled.examples, teacher_logits)
+    def open(self, earlier: RunFolder, device: torch.device, ranks: Ranks) -> "TaskRun":
+        """The rows, the recipe with nothing left open, the encoder with its head, and the rows as tokens.
 
-    # The rows as tokens.
-    if filled.held_out:
-        counts["held_out"] = len(filled.held_out)
-    encoding = (started.tokenizer, plan.recipe)
-    held_out = encode_split(task, "held-out rows", filled.held_out, {}, *encoding) if filled.held_out else None
-    train_split = encode_split(task, "train", filled.examples, counts, *encoding)
-    dev_split = encode_split(task, "dev", dev_examples, dev_counts, *encoding)
-    further = []
-    for split in task.further_splits:
-        try:
-            further.append(prepare_split(task, data, split, *encoding))
-        except MissingInput as error:
-            notes.append(f"{split} is not scored: {error}")
-    batches = task_batches(task, train_split, plan.recipe, settings, training_workers(device, ranks))
-    if settings.class_weights is not None:
-        weights = balanced_weights(batches.targets, task.target.n_outputs or 0)
-        batches = replace(batches, class_weights=weights)
-    scale = task.target.number_scale(batches.targets)
-    if scale is not None:
-        batches = replace(batches, targets=scale.standardised(batches.targets))
-        teacher = None if teacher is None else replace(teacher, scale=scale)
-    untrained = untrained_positions(started, [train_split, dev_split, *further])
-    started = replace(started, notes=(*notes, *untrained))
-    scorer = Scorer(
-        task=task,
-        model=started.model,
-        compute=compute,
-        train_split=train_split,
-        dev_split=dev_split,
-        further=tuple(further),
-        held_out=held_out,
-        threshold=settings.threshold,
-        scale=scale,
-    )
-    return TaskRun(
-        record=record_of(task, started, filled, scorer),
-        inputs=inputs_of(started, batches, scorer, teacher, settings),
-        plan=training_plan(plan, settings, settings.precision),
-        ranks=ranks,
-        device=device,
-        read_from=read_from,
-        filled=filled,
-        started=started,
-        about_model=about_model,
-        untrained=untrained,
-        batches=batches,
-        scorer=scorer,
-        teacher=teacher,
-        announce=announce,
-    )
+        Args:
+            earlier: the folder of the run to resume.
+        """
+        task = self.task
+        longest = given_values(task, self.recipe)[0].max_length
+        if "train" not in task.source.splits:
+            remedy = "albert evaluate scores a model of another task on it"
+            raise InvalidConfiguration(task.title, "has no training set", remedy)
+
+        # The rows, and the recipe.
+        rows, counts = read_examples(task, self.data, "train", self.settings.max_train_examples, self.settings.seed)
+        dev_rows, dev_counts = read_examples(task, self.data, "dev")
+        beginning = beginning_of(self.start)
+        record = read_record(earlier, task.name)
+        precision = default_precision(device)
+        recipe, examples, held_out = fill_in(
+            task, beginning, self.recipe, self.settings, record, rows, len(dev_rows), precision
+        )
+        if recipe.values.batch_size < ranks.size:
+            why = f"{recipe.values.batch_size} sequences are fewer than {ranks.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        settings = recipe.settings
+        compute = ComputeOptions(device, recipe.precision, settings.micro_batch_tokens)
+
+        # The encoder with a head, and the teacher.
+        pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
+        started = start_model(self.start, task.target, recipe.values, settings.seed, *pairs)
+        is_loaded = not isinstance(self.start, RandomEncoder)
+        about_model = [note for note in started.notes if is_loaded and note not in started.changed]
+        notes = [note for note in started.notes if note not in about_model]
+        positions = beginning.config.max_position_embeddings
+        if recipe.values.max_length == positions < longest:
+            remedy = "architecture.max_position_embeddings makes more positions"
+            notes.append(f"sequences of at most {counted(positions, 'tokens')}, not {longest}: {remedy}")
+        teacher = None
+        if settings.distillation is not None:
+            teacher = open_teacher(task, settings.distillation, examples, self.teacher_logits)
+
+        # The rows as tokens.
+        if held_out:
+            counts["held_out"] = len(held_out)
+        encoding = (started.tokenizer, recipe.values)
+        tuning_split = encode_split(task, "held-out rows", held_out, {}, *encoding) if held_out else None
+        train_split = encode_split(task, "train", examples, counts, *encoding)
+        dev_split = encode_split(task, "dev", dev_rows, dev_counts, *encoding)
+        further = []
+        for split in task.further_splits:
+            try:
+                further.append(prepare_split(task, self.data, split, *encoding))
+            except MissingInput as error:
+                notes.append(f"{split} is not scored: {error}")
+        batches = task_batches(task, train_split, recipe, training_workers(device, ranks))
+        scale = task.target.number_scale(batches.targets)
+        if scale is not None:
+            batches = replace(batches, targets=scale.standardised(batches.targets))
+            teacher = None if teacher is None else replace(teacher, scale=scale)
+        untrained = untrained_positions(started, [train_split, dev_split, *further])
+        started = replace(started, notes=(*notes, *untrained))
+        scorer = Scorer(
+            task=task,
+            model=started.model,
+            compute=compute,
+            train_split=train_split,
+            dev_split=dev_split,
+            further=tuple(further),
+            held_out=tuning_split,
+            threshold=settings.threshold,
+            scale=scale,
+        )
+        return TaskRun(
+            record=record_of(started, recipe, scorer),
+            inputs=inputs_of(started, batches, scorer, teacher, settings),
+            plan=recipe.training_plan,
+            ranks=ranks,
+            device=device,
+            read_from=self.read_from,
+            recipe=recipe,
+            started=started,
+            about_model=about_model,
+            untrained=untrained,
+            batches=batches,
+            scorer=scorer,
+            teacher=teacher,
+            announce=self.announce,
+        )
 
 
-def task_batches(
-    task: DeclaredTask, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
-) -> TaskBatches:
+def task_batches(task: DeclaredTask, split: PreparedSplit, recipe: Recipe, workers: int = 1) -> TaskBatches:
     """The training examples or windows in the batches of a run."""
     features = task.target.to_train(split.examples, split.features, task.title)
     has_slots = bool(features.slot_of.any())
+    weights = None
+    if recipe.settings.class_weights is not None:
+        weights = balanced_weights(features.targets, task.target.n_outputs or 0)
     return TaskBatches(
         features.sequences,
         features.targets,
         task.target.term,
-        recipe.batch_size,
-        settings.seed,
-        settings.micro_batch_tokens,
+        recipe.values.batch_size,
+        recipe.settings.seed,
+        recipe.settings.micro_batch_tokens,
         example_of=features.example_of if has_slots else None,
         slot_of=features.slot_of if has_slots else None,
         per_token=task.target.per_token,
         workers=workers,
+        class_weights=weights,
     )
 
 
@@ -264,17 +267,16 @@ def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) 
     return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
 
 
-def record_of(task: DeclaredTask, started: StartedModel, filled: FilledIn, scorer: Scorer) -> dict[str, Any]:
+def record_of(started: StartedModel, recipe: Recipe, scorer: Scorer) -> dict[str, Any]:
     """The content of `recipe.json`."""
+    distillation = recipe.settings.distillation
     return {
-        "task": task.name,
-        "inputs": to_json(task.inputs),
-        "target": to_json(task.target),
+        "task": scorer.task.name,
+        "inputs": to_json(scorer.task.inputs),
+        "target": to_json(scorer.task.target),
         "start": started.source,
         **({"changes": dict(started.changes)} if started.changes else {}),
-        "recipe": to_json(filled.plan.recipe),
-        BY_DEFAULT: list(filled.plan.by_default),
-        "settings": recorded_settings(filled.settings),
+        **recipe_record(recipe, None if distillation is None else model_name(distillation.teacher)),
         **({} if scorer.scale is None else {TARGET_SCALE_KEY: vars(scorer.scale)}),
     }
 
@@ -300,6 +302,14 @@ def inputs_of(
     return inputs
 
 
+def examples_fingerprint(examples: Sequence[Example]) -> str:
+    """SHA-256 over texts and answers in order, independent of file paths."""
+    digest = hashlib.sha256()
+    for row in examples:
+        digest.update(repr((row.texts, row.target, row.answers, row.options, row.group)).encode())
+    return digest.hexdigest()
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # The run.
 
@@ -310,7 +320,7 @@ class TaskRun(RunWork[FinetuningResult]):
 
     MAY_CHANGE = FINETUNING_MAY_CHANGE
 
-    filled: FilledIn
+    recipe: Recipe
     started: StartedModel
     about_model: list[str]
     """What was loaded, for the journal."""
@@ -319,14 +329,14 @@ class TaskRun(RunWork[FinetuningResult]):
     scorer: Scorer
     teacher: Teacher | None
     announce: Announce | None
-    task: TaskTraining = field(init=False, repr=False)
+    training: TaskTraining = field(init=False, repr=False)
     evaluation: Evaluation = field(init=False, repr=False)
     further: Mapping[str, Evaluation] = field(init=False, repr=False)
 
     def set_up(self, run: Run, is_new: bool) -> TaskTraining:
-        """The head, solved on the states of the frozen encoder if that is wanted; then what is trained."""
+        """The probe, if it is wanted: the head solved on the states of the frozen encoder; then what is trained."""
         folder = run.folder
-        settings = self.filled.settings
+        settings = self.recipe.settings
         scorer = self.scorer
         model: Any = self.started.model
         if scorer.scale is not None and self.started.changes.get("keep_head"):
@@ -334,7 +344,7 @@ class TaskRun(RunWork[FinetuningResult]):
         model.to(self.device)
         before_training = []
         if settings.solve_head or settings.frozen:
-            before_training += filter(None, [self._solve_head(folder, is_new)])
+            before_training += filter(None, [self._probe(folder, is_new)])
         setup = training_setup(
             model,
             scorer.task.target,
@@ -344,45 +354,40 @@ class TaskRun(RunWork[FinetuningResult]):
             teacher=self.teacher,
             distillation=settings.distillation,
         )
-        best = None
-        if settings.select == "best":
-            best = BestModel(folder.best_path)
-        self.task = TaskTraining(
+        self.training = TaskTraining(
             description=f"Fine-tuning on {scorer.task.title}",
             module=setup.module,
             source=setup.source,
             device=self.device,
             workers=self.batches.workers,
-            plan=self.filled.plan,
-            settings=settings,
+            recipe=self.recipe,
             compute=scorer.compute,
-            task=scorer.task,
             started=self.started,
             folder=folder,
             scorer=scorer,
             batches=self.batches,
             objective=setup.objective,
             notes=(*setup.notes, *before_training),
-            best=best,
+            best=BestModel(folder.best_path) if settings.select == "best" else None,
         )
         if self.ranks.is_first:
             journal = Journal(folder.journal_path)
             journal.write("model", step=0, notes=self.about_model)
             journal.close()
-        self.task.announce(self.announce, self.ranks, (*self.untrained, *before_training))
+        self.training.announce(self.announce, self.ranks, (*self.untrained, *before_training))
         if self.ranks.is_first and is_new:
-            self.task.offer_probe()
-        return self.task
+            self.training.offer_probe()
+        return self.training
 
-    def _solve_head(self, folder: RunFolder, is_new: bool) -> str | None:
+    def _probe(self, folder: RunFolder, is_new: bool) -> str | None:
         """Solve the head on frozen features, unless a checkpoint holds it; returns a line about its score.
 
         `frozen_head.json` keeps the score for the report. A frozen head is the result, so that its strength is chosen
         by cross-validation.
         """
-        path = folder.path / FROZEN_HEAD_NAME
+        path = folder.path / PROBE_NAME
         scorer = self.scorer
-        frozen = self.filled.settings.frozen
+        frozen = self.recipe.settings.frozen
         if is_new:
             solved = solve_head(scorer.model, scorer.task.target, self.batches, scorer.compute, cross_validate=frozen)
             if solved is None:
@@ -403,30 +408,30 @@ class TaskRun(RunWork[FinetuningResult]):
         """The scores of the model that is the result, beside those of simpler ones."""
         if not self.ranks.is_first:
             return {}
-        self.evaluation = self.task.evaluate_result()
+        self.evaluation = self.training.evaluate_result()
         self.further = self.scorer.evaluate_further(self.evaluation.target)
-        report = task_report(self.task, training, self.evaluation, self.further)
+        report = task_report(self.training, training, self.evaluation, self.further)
         computed = {"computed_in": self.scorer.compute.precision, "machine": describe_machine()}
-        return report | {"seed": self.filled.settings.seed, **computed}
+        return report | {"seed": self.recipe.settings.seed, **computed}
 
     def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
-        """The predictions, the model with its card, and the task of a user's table."""
+        """The predictions, the model with its card, and the task of your table."""
         for name, evaluation in {"dev": self.evaluation, **self.further}.items():
             write_predictions(folder.path / f"predictions-{name}.jsonl", evaluation)
         task = self.scorer.task
         tuned = self.evaluation.target
-        shown = page_examples(task, self.scorer.dev_split.examples, self.filled.settings.page_examples)
+        shown = page_examples(task, self.scorer.dev_split.examples, self.recipe.settings.page_examples)
         tuned.bake(self.started.model)
         save_model_directory(
             folder.model_path,
             self.started.model,
             self.started.tokenizer_directory,
-            extra=self.task.config_keys() | tuned.tuned_keys,
-            card=task_card(self.task, self.evaluation, report, shown),
+            extra=self.training.config_keys() | tuned.tuned_keys,
+            card=task_card(self.training, self.evaluation, report, shown),
             examples=shown,
             replace=True,
         )
-        save_custom_task(task, self.filled.plan.recipe, folder.path)
+        save_custom_task(task, self.recipe.values, folder.path)
 
     def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> FinetuningResult:
         if self.ranks.is_first and not (already_complete and (folder.path / PAGE_NAME).exists()):
@@ -435,10 +440,10 @@ class TaskRun(RunWork[FinetuningResult]):
 
 
 def save_custom_task(task: DeclaredTask, recipe: TaskRecipe, directory: Path) -> None:
-    """Write the task of a user's table beside the model, so that `albert evaluate` needs no columns."""
+    """Write the task of your table beside the model, so that `albert evaluate` needs no columns."""
     if isinstance(task.source, TableSource):
         table = task.source.table_task
         files = {name: path.absolute() for name in ("train", "dev") if (path := getattr(table, name)) is not None}
         values = to_json(recipe)
-        del values["examples"]  # of the task's own training set; a user's table has epochs or steps alone
+        del values["examples"]  # of the task's own training set; your table has epochs or steps alone
         save_table_task(directory, replace(table, **files, recipe=RecipeChanges(**values)))

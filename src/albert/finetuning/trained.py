@@ -1,5 +1,4 @@
-"""What a fine-tuning run trains: a model by a plan (`FinetuningTask`); an encoder with a head on a task
-(`TaskTraining`), with its scores, the choice of the best model, and the files."""
+"""What a fine-tuning run trains by its recipe, and what it returns: every run; an encoder with a head on a task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,67 +10,68 @@ from torch.optim import Optimizer
 
 from albert.checkpoints.model_directory import write_model
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY
-from albert.finetuning.data import TaskBatches
+from albert.finetuning.batches import TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, Evaluation
-from albert.finetuning.model import StartedModel, head_description
-from albert.finetuning.options import LearningPlan
+from albert.finetuning.opened import head_description
+from albert.finetuning.recipe import Recipe
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
+from albert.finetuning.start import StartedModel
 from albert.optim.optimizer import build_optimizer
 from albert.recipes.finetuning import FinetuningSettings
-from albert.runtime.environment import Log, Precision, Ranks
+from albert.runtime.environment import Ranks
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_versioned, to_json
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import TARGET_SCALE_KEY
-from albert.training.logging import TrainingPlan
+from albert.training.metric_logger import Log
 from albert.training.run_folder import RunFolder
 from albert.training.self_check import check_attention_kernel
 from albert.training.task import TrainingTask
 from albert.training.update import Batch, Objective, Sums
 
+PROBE_NAME = "frozen_head.json"
+"""In a run's folder: how the head that was solved on frozen features scores."""
 Announce = Callable[[Mapping[str, Any]], None]
-"""Shows a user how a run trains, before its first update: the values of `LearningPlan.figures`, and `before_training`,
+"""Shows a user how a run trains, before its first update: the values of `Recipe.figures`, and `before_training`,
 lines about what was computed so far, and `frozen`, whether only the head is learned."""
 
 
-def training_plan(plan: LearningPlan, settings: FinetuningSettings, precision: Precision) -> TrainingPlan:
-    """The settings of the training loop."""
-    return TrainingPlan(
-        total_steps=plan.updates,
-        seed=settings.seed,
-        precision=precision,
-        evaluate_every=settings.evaluation_interval,
-        checkpoint_every=settings.checkpoint_every,
-        keep_checkpoints=1,
-        workers=settings.workers,
-    )
+@dataclass(frozen=True)
+class FinetuningResult:
+    """Scores on the development set, the content of `results.json`, and the model directory."""
+
+    scores: Mapping[str, float | None]
+    report: Mapping[str, Any] = field(repr=False)
+    model_directory: Path
+    already_complete: bool = False
 
 
 @dataclass(kw_only=True)
 class FinetuningTask(TrainingTask):
-    """Fine-tuning by a plan."""
+    """Fine-tuning by a recipe."""
 
-    plan: LearningPlan
-    settings: FinetuningSettings
+    recipe: Recipe
     compute: ComputeOptions
     optimizer: Optimizer = field(init=False)
     evaluates: bool = field(init=False)
     log: Log = field(init=False)
 
     def __post_init__(self) -> None:
-        self.optimizer = build_optimizer(self.plan.optimizer, self.module)
-        self.log = self.settings.log
-        self.evaluates = self.settings.evaluation_interval is not None
+        settings = self.recipe.settings
+        self.optimizer = build_optimizer(self.recipe.optimizer, self.module)
+        self.log = settings.log
+        self.evaluates = settings.evaluation_interval is not None
 
     def learning_rate(self, step: int, budget_used: float) -> float:
-        return self.plan.learning_rate(step)
+        return self.recipe.learning_rate(step)
 
     def announce(self, announce: Announce | None, ranks: Ranks, before_training: Sequence[str] = ()) -> None:
         """Announce the training, and check the attention kernel of a GPU on the first batch."""
         if announce is not None and ranks.is_first:
-            figures = self.plan.figures(self.compute.precision, self.device.type, self.workers)
-            announce(figures | {"before_training": tuple(before_training), "frozen": self.settings.frozen})
+            figures = self.recipe.figures(self.device.type, self.workers)
+            more = {"before_training": tuple(before_training), "frozen": self.recipe.settings.frozen}
+            announce(figures | more)
         if self.device.type == "cuda":
             batch = self.source.micro_batches(0, ranks.rank, ranks.size)[0]
             check = check_attention_kernel(self.module, self.loss, batch, self.compute.precision, self.device, ranks)
@@ -81,15 +81,11 @@ class FinetuningTask(TrainingTask):
 # --------------------------------------------------------------------------------------------------------------------
 # An encoder with a head, on a task.
 
-FROZEN_HEAD_NAME = "frozen_head.json"
-"""In a run's folder: how the head that was solved on frozen features scores."""
-
 
 @dataclass(kw_only=True)
 class TaskTraining(FinetuningTask):
-    """Fine-tuning an encoder and a head on a task."""
+    """An encoder and a head on a task, with its scores and the choice of the best model."""
 
-    task: DeclaredTask
     started: StartedModel
     folder: RunFolder
     scorer: Scorer
@@ -100,6 +96,14 @@ class TaskTraining(FinetuningTask):
     best: BestModel | None
     """The best model so far; None: the last one is the result."""
     latest: Evaluation | None = None
+
+    @property
+    def task(self) -> DeclaredTask:
+        return self.scorer.task
+
+    @property
+    def settings(self) -> FinetuningSettings:
+        return self.recipe.settings
 
     @property
     def model(self) -> nn.Module:
@@ -113,20 +117,20 @@ class TaskTraining(FinetuningTask):
         """The scores on the development set; the model is kept if they are the best so far."""
         with self.scorer.original_units():
             self.latest = self.scorer.evaluate()
-        if self.best is not None and self.best.is_improved_by(self.latest.scores):
-            with new_directory(self.best.directory, replace=True) as directory:
-                self.save(directory)
-                self.best.write_score(directory, self.latest.scores)
+        self._keep_if_best(self.latest.scores)
         return self.latest.defined_scores
 
     def offer_probe(self) -> None:
         """Before the first update: keep the model with its solved head as the best so far, if the best is kept."""
         solved = self.frozen_head()
-        if self.best is None or solved is None or not self.best.is_improved_by(solved["scores"]):
-            return
-        with new_directory(self.best.directory, replace=True) as directory:
-            self.save(directory)
-            self.best.write_score(directory, solved["scores"], is_probe=True)
+        if solved is not None:
+            self._keep_if_best(solved["scores"], is_probe=True)
+
+    def _keep_if_best(self, scores: Mapping[str, float | None], is_probe: bool = False) -> None:
+        if self.best is not None and self.best.is_improved_by(scores):
+            with new_directory(self.best.directory, replace=True) as directory:
+                self.save(directory)
+                self.best.write_score(directory, scores, is_probe)
 
     @property
     def patience(self) -> int | None:
@@ -161,7 +165,7 @@ class TaskTraining(FinetuningTask):
         if trained_positions is not None:
             longest = int(self.batches.sequences.lengths.max())
             trained_positions = max(trained_positions, longest)
-        keys = head_description(self.task, self.plan.recipe, trained_positions)
+        keys = head_description(self.task, self.recipe.values, trained_positions)
         if self.scorer.scale is not None:
             keys[TARGET_SCALE_KEY] = vars(self.scorer.scale)
         if self.started.sentence_vectors is not None:
@@ -170,5 +174,5 @@ class TaskTraining(FinetuningTask):
 
     def frozen_head(self) -> dict[str, Any] | None:
         """How the head that was solved on frozen features scores; None if none was."""
-        path = self.folder.path / FROZEN_HEAD_NAME
+        path = self.folder.path / PROBE_NAME
         return read_versioned(path) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""The head solved on frozen features, before fine-tuning or in its place.
+"""The linear probe: the head solved on frozen features, before fine-tuning or in its place.
 
 A randomly initialised head first pulls the encoder away from what it has learned. Linear probing, then fine-tuning
 (Kumar et al. 2022, arXiv 2202.10054) begins with the best linear head for the encoder as it is. Features are what the
@@ -23,14 +23,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from albert.finetuning.data import TaskBatches
+from albert.finetuning.batches import TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.model.packing import PackedSequences
 from albert.report.advice import FROZEN
 from albert.runtime.environment import lazy_import
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
-from albert.tasks.task import Task
+from albert.tasks.task import LinearHead, Task
 
 INVERSE_REGULARISATION = 0.01
 """C of the logistic regression on standardised features, whose penalty is half the squared weights over C; 1 / C is the
@@ -118,9 +118,9 @@ def solve_head(
             part = chosen[np.searchsorted(names, groups)]
         scores = cross_validated_losses(target, features[part], targets[part], groups[part], balanced)
         best = min(scores, key=lambda value: (scores[value], value))
-    weight, bias = fit(target, features, targets, groups, best, balanced)
-    weight = weight / deviation
-    bias = bias - weight @ mean
+    head = fit(target, features, targets, groups, best, balanced)
+    weight = head.weight / deviation
+    bias = head.bias - weight @ mean
     with torch.no_grad():
         classifier.weight.copy_(torch.from_numpy(weight))
         classifier.bias.copy_(torch.from_numpy(bias))
@@ -213,8 +213,8 @@ def fit(
     groups: np.ndarray,
     inverse_regularisation: float,
     balanced: bool,
-) -> tuple[Float[np.ndarray, "outputs features"], Float[np.ndarray, " outputs"]]:
-    """Weight and bias of the linear head for standardised features; `balanced` weights classes by inverse frequency.
+) -> LinearHead:
+    """The linear head for standardised features; `balanced` weights classes by inverse frequency.
 
     On one thread: an iteration multiplies such small matrices that two threads of BLAS spend fifteen times its time
     waiting for each other.
@@ -242,13 +242,10 @@ def cross_validated_losses(
     with progress("Choosing the regularisation", total=n_folds * len(CANDIDATES), unit="heads") as bar:
         for number in range(n_folds):
             train = fold != number
-            if not target.can_be_solved(targets[train]):
-                bar.advance(len(CANDIDATES))
-                continue
             for value in CANDIDATES:
-                weight, bias = fit(target, features[train], targets[train], groups[train], value, balanced)
-                outputs = features[~train] @ weight.T + bias
-                losses[value] += target.held_out_loss(outputs, targets[~train], groups[~train])
+                head = fit(target, features[train], targets[train], groups[train], value, balanced)
+                if not head.is_constant:
+                    losses[value] += head.held_out_loss(features[~train], targets[~train], groups[~train])
                 bar.advance(1)
     return {value: loss / len(names) for value, loss in losses.items()}
 

@@ -34,10 +34,9 @@ from albert.pretraining.start_record import Head, recorded_start, saved_recipe
 from albert.recipes.pretraining import (
     RECIPES,
     PretrainingRecipe,
+    before_keys,
     find_recipe,
     scaled_recipe,
-    with_steps,
-    within_batch,
 )
 from albert.report.curves import CURVES_NAME, Points, draw_curves, journal_of, points_of
 from albert.report.display import Displayable
@@ -233,25 +232,17 @@ def recipe_before_changes(
         output: the run to resume.
     """
     recipe = named_recipe(first, output, init) if isinstance(first, str) else first
-    lines: tuple[str, ...] = ()
-    batch_size = keys.get("scale_batch")
-    if batch_size is not None:
-        lines = scaling_lines(recipe, batch_size)
-        recipe = scaled_recipe(recipe, batch_size)
-    batch_size = keys.get("batch_size")
-    if batch_size is not None and "micro_batch_size" not in keys:
-        recipe = within_batch(recipe, batch_size)
-    steps = keys.get("steps")
-    if steps is not None and "schedule.warmup_steps" not in keys:
-        before = recipe.schedule
-        run = None if output is None else RunFolder(output)
-        saved = None if run is None or not run.recipe_path.exists() else saved_recipe(run)
-        recipe = with_steps(recipe, steps, saved)
-        now = recipe.schedule
-        if now.warmup_steps != before.warmup_steps and world().is_first:
-            what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
-            usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
-            print(f"albert: note: {what}, {usual}; schedule.warmup_steps sets it", file=sys.stderr)
+    lines = () if keys.get("scale_batch") is None else scaling_lines(recipe, keys["scale_batch"])
+    saved = None
+    if "steps" in keys and output is not None and RunFolder(output).recipe_path.exists():
+        saved = saved_recipe(RunFolder(output))
+    before = recipe.schedule
+    recipe = before_keys(recipe, keys, saved)
+    now = recipe.schedule
+    if now.warmup_steps != before.warmup_steps and world().is_first:
+        what = f"the warm-up takes {now.warmup_steps:,} of {now.total_steps:,} steps"
+        usual = f"the recipe has {before.warmup_steps:,} of {before.total_steps:,}"
+        print(f"albert: note: {what}, {usual}; schedule.warmup_steps sets it", file=sys.stderr)
     return recipe, lines
 
 

@@ -198,7 +198,7 @@ class TaskRequest:
                 further.append(prepare_split(task, self.data, split, *encoding))
             except MissingInput as error:
                 notes.append(f"{split} is not scored: {error}")
-        batches = task_batches(task, train_split, recipe, training_workers(device, ranks))
+        batches = task_batches(task, train_split, recipe.values, settings, training_workers(device, ranks))
         scale = task.target.number_scale(batches.targets)
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
@@ -234,20 +234,22 @@ class TaskRequest:
         )
 
 
-def task_batches(task: DeclaredTask, split: PreparedSplit, recipe: Recipe, workers: int = 1) -> TaskBatches:
+def task_batches(
+    task: DeclaredTask, split: PreparedSplit, values: TaskRecipe, settings: FinetuningSettings, workers: int = 1
+) -> TaskBatches:
     """The training examples or windows in the batches of a run."""
     features = task.target.to_train(split.examples, split.features, task.title)
     has_slots = bool(features.slot_of.any())
     weights = None
-    if recipe.settings.class_weights is not None:
+    if settings.class_weights is not None:
         weights = balanced_weights(features.targets, task.target.n_outputs or 0)
     return TaskBatches(
         features.sequences,
         features.targets,
         task.target.term,
-        recipe.values.batch_size,
-        recipe.settings.seed,
-        recipe.settings.micro_batch_tokens,
+        values.batch_size,
+        settings.seed,
+        settings.micro_batch_tokens,
         example_of=features.example_of if has_slots else None,
         slot_of=features.slot_of if has_slots else None,
         per_token=task.target.per_token,

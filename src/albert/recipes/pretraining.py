@@ -316,6 +316,27 @@ def with_steps(recipe: PretrainingRecipe, steps: int, saved: PretrainingRecipe |
     return replace(recipe, schedule=replace(recipe.schedule, total_steps=steps, warmup_steps=warmup))
 
 
+def before_keys(
+    recipe: PretrainingRecipe, keys: Mapping[str, Any], saved: PretrainingRecipe | None = None
+) -> PretrainingRecipe:
+    """The recipe whose single values `keys` change: `scale_batch` scales its learning rate, a smaller batch its
+    micro-batch, and fewer steps its warm-up, unless the keys say otherwise.
+
+    Args:
+        keys: those that are given, by their names; those of a group are "schedule.warmup_steps" or in a dict.
+        saved: of the run to resume.
+    """
+    if keys.get("scale_batch") is not None:
+        recipe = scaled_recipe(recipe, keys["scale_batch"])
+    if "batch_size" in keys and "micro_batch_size" not in keys:
+        recipe = within_batch(recipe, keys["batch_size"])
+    schedule = keys.get("schedule")
+    has_warmup = "schedule.warmup_steps" in keys or (isinstance(schedule, Mapping) and "warmup_steps" in schedule)
+    if "steps" in keys and not has_warmup:
+        recipe = with_steps(recipe, keys["steps"], saved)
+    return recipe
+
+
 PAPER_BASE = PretrainingRecipe()
 """Paper §4.1; see `pretraining.toml`."""
 
@@ -344,13 +365,14 @@ def recipe_from_values(values: Mapping[str, Any], where: str) -> PretrainingReci
         if values["preset"] not in PRESETS:
             raise InvalidConfiguration(f"{where}: preset", "is no preset", did_you_mean(str(values["preset"]), PRESETS))
         recipe = replace(recipe, model=PRESETS[values["preset"]])
-    if "scale_batch" in values:
-        recipe = scaled_recipe(recipe, convert_value(int, values["scale_batch"], f"{where}: scale_batch"))
-    if "steps" in rest and "warmup_steps" not in rest.get("schedule", {}):
-        recipe = with_steps(recipe, convert_value(int, rest["steps"], f"{where}: steps"))
+    numbers = {
+        name: convert_value(int, values[name], f"{where}: {name}")
+        for name in ("scale_batch", "batch_size", "steps")
+        if name in values
+    }
+    recipe = before_keys(recipe, {**values, **numbers})
     nested = nested_by_keys(PretrainingRecipe, rest, where)
-    recipe = from_json(PretrainingRecipe, deep_merge(to_json(recipe), nested), where)
-    return recipe if "micro_batch_size" in rest else within_batch(recipe, recipe.batch_size)
+    return from_json(PretrainingRecipe, deep_merge(to_json(recipe), nested), where)
 
 
 RECIPES: dict[str, PretrainingRecipe] = {}

@@ -25,7 +25,7 @@ from albert.finetuning.start import start_model
 from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.progress import Bar
@@ -170,24 +170,20 @@ def test_heads_that_cannot_be_solved_are_refused(setting, start, data, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
-IGNORED = ("epochs=3", "learning_rate=1e-4", "head_dropout=0", "select=best", "optimizer=lamb", "solve_head=false")
+IGNORED = {"epochs": 3, "head_dropout": 0.0, "select": "best", "optimizer": "lamb", "solve_head": False}
 
 
-@pytest.mark.parametrize("words", [*([word] for word in IGNORED), ["--teacher", "MODEL"]])
+@pytest.mark.parametrize("name", [*IGNORED, "--teacher"])
 @pytest.mark.parametrize("command", ["finetune", "sweep"])
-def test_what_a_solved_head_ignores_is_refused(command, words, classes, pretrained, tmp_path, capsys):
-    name, _, value = words[0].partition("=")
-    words = [str(pretrained) if word == "MODEL" else word for word in words]
+def test_what_a_solved_head_ignores_is_refused(command, name, classes, pretrained, tmp_path, refused):
+    words = [name, str(pretrained)] if name == "--teacher" else [f"{name}={IGNORED[name]}".lower()]
+    rows = ["--train", str(classes), "--text", "text", "--label", "label", "--model", str(pretrained), "--frozen"]
     output = ["--output", str(tmp_path / "run"), *(["--seeds", "2"] if command == "sweep" else [])]
-    rows = ["--train", str(classes), "--text", "text", "--label", "label", "--model", str(pretrained)]
-    assert run([command, *rows, "--frozen", *words, *output]) == 2
-    error = capsys.readouterr().err
-    assert f"{name}: has no effect with --frozen" in error and error.count("\n") == 1
-    if command == "finetune" and value:
-        given = {name: {"false": False}.get(value, value)}
-        columns = {"text": "text", "label": "label", "model": pretrained}
-        with refusal(UsageError, name, "frozen"):
-            albert.finetune(train=classes, **columns, frozen=True, output=tmp_path / "run", **given)
+    refused([command, *rows, *words, *output], 2, f"{name}: has no effect with --frozen")
+    given = {"teacher": pretrained} if name == "--teacher" else {name: IGNORED[name]}
+    columns = {"train": classes, "text": "text", "label": "label", "model": pretrained, "frozen": True}
+    columns |= {"seeds": 2} if command == "sweep" else {}
+    refused(lambda: getattr(albert, command)(**columns, **given, output=tmp_path / "run"), 2, name.strip("-"), "frozen")
     assert not (tmp_path / "run").exists()
 
 

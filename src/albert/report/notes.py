@@ -61,7 +61,7 @@ def published_lines(published: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def start_lines(figures: Mapping[str, Any]) -> list[str]:
-    """How a run is going to train; for the figures see `announce` of `albert.finetuning.run.finetune`."""
+    """How a run is going to train; for the figures see `announce` of `albert.finetuning.task_run.finetune`."""
     lines = [*figures.get("before_training", ())]
     where = f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}"
     if figures.get("frozen"):

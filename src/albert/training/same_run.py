@@ -1,8 +1,15 @@
 """What makes a run the same run: the one definition, for every kind of run.
 
 A run is its record, all settings with what was left open filled in (`recipe.json`), and its inputs, a fingerprint and
-a name of everything that it reads (`inputs.json`): corpora or rows, initial weights, tokenizer, teacher. `same_run`
-compares both with those in the folder that a call names:
+a name of everything that it reads (`inputs.json`):
+
+                  record                                             inputs
+    pre-training  the recipe                                         corpus, initial weights
+    a task        the task, what it starts from, recipe, settings    training data, development set, initial weights,
+                                                                     tokenizer, teacher
+    vectors       the same, without a task                           the same, and Dense modules
+
+What follows from these has no part in it. `same_run` compares both with those in the folder that a call names:
 
     new        the folder holds no run
     resumed    the same record and inputs

@@ -124,7 +124,7 @@ def fields_of_rows(asked: RowsToPredict, trained: TableTask | None) -> Fields:
 
 def layout_of_rows(asked: RowsToPredict, trained: TableTask | None) -> Layout:
     """How the file is read."""
-    is_tagging = asked.task == "tag" or (trained is not None and trained.kind == "token-classification")
+    is_tagging = asked.task == "tag" or (trained is not None and trained.words is not None)
     if trained is None and asked.task is None:
         _, extra = read_config(find_model(asked.model))
         is_tagging = kind_of(extra) == "token_classification"
@@ -146,14 +146,15 @@ def usual_fields(trained: TableTask | None) -> Fields:
     usual = Fields()
     if trained is None:
         return usual
-    text = trained.spans[0] if trained.spans is not None else trained.text or trained.words or usual.text
-    if trained.kind == "multiple-choice":
-        question = trained.question or ""
-        context = trained.text or ""
-    else:
-        question = trained.question or usual.question
-        context = trained.context or usual.context
-    return Fields(text, trained.pair or usual.pair, question, context, trained.options or usual.options)
+    uses = trained.columns_by_use
+    has_options = trained.options is not None
+    return Fields(
+        uses.get("text", usual.text),
+        uses.get("pair", usual.pair),
+        uses.get("question", "" if has_options else usual.question),
+        uses.get("context", "" if has_options else usual.context),
+        trained.options or usual.options,
+    )
 
 
 def name_of(column: str, file: TableFile) -> str:

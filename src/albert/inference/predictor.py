@@ -234,12 +234,7 @@ class Predictor(PipelineRunner):
     def columns(self) -> dict[str, str]:
         """The columns of the table that the model was trained on, by what they are used for; empty if unknown."""
         task = table_task_of(self.directory)
-        if task is None:
-            return {}
-        text = task.spans[0] if task.spans is not None else task.text or task.words
-        used = {"text": text, "pair": task.pair, "question": task.question}
-        used["context"] = task.text if task.kind == "multiple-choice" else task.context
-        return {name: column for name, column in used.items() if column is not None}
+        return {} if task is None else task.columns_by_use
 
     @property
     def abilities(self) -> tuple[str, ...]:

@@ -226,9 +226,6 @@ class Span(Task):
             raise DamagedData(row.where, "has no 'answers'", remedy)
         return Example(row.identifier, row.where, texts, answers=row.answers or (), group=row.group)
 
-    def refuse_empty(self, row: Row) -> None:
-        """A question without an answer is not an error here."""
-
     # ---- A row of a file, and a request -----------------------------------------------------------------------------
 
     file_options = ("--question", "--context", "--top-k")

@@ -105,6 +105,14 @@ class TableTask:
         return tuple(name for name in COLUMNS if getattr(self, name) is not None)
 
     @property
+    def columns_by_use(self) -> dict[str, str]:
+        """The columns that a model reads, by the words of a request; a text beside options is their context."""
+        text = self.spans[0] if self.spans is not None else self.text or self.words
+        context = self.context if self.options is None else self.text
+        uses = {"text": text, "pair": self.pair, "question": self.question, "context": context}
+        return {use: column for use, column in uses.items() if column is not None}
+
+    @property
     def layout(self) -> Layout:
         """What is said about the files of the task."""
         return Layout(

@@ -135,7 +135,7 @@ class Task(Pipeline, FromTable):
     def refuse_empty(self, row: Row) -> None:
         """Raise DamagedData if the label of a row is empty where each needs one."""
         label = row.fields.get(self.gold_column or "", "")
-        if isinstance(label, str) and not label.strip():
+        if self.gold_column is not None and isinstance(label, str) and not label.strip():
             why = f"empty label in column {self.gold_column!r}"
             raise DamagedData(row.where, why, "reading.drop_unlabelled=true leaves such rows out")
 

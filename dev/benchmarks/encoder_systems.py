@@ -216,7 +216,6 @@ def prepare(model: Path, kind: str, int8: str) -> None:
     Args:
         int8: its name for the processor's instructions, such as "avx2" or "avx512_vnni".
     """
-    import sentence_transformers as peers  # pyright: ignore[reportMissingImports]
     import torch
     import transformers
 
@@ -235,6 +234,11 @@ def prepare(model: Path, kind: str, int8: str) -> None:
         pooling = json.loads((model / "1_Pooling" / "config.json").read_text())
         pooling["word_embedding_dimension"] = config.hidden_size
         (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    if importlib.util.find_spec("optimum") is None:
+        _export_with_torch(model)
+        return
+    import sentence_transformers as peers  # pyright: ignore[reportMissingImports]
+
     onnx = peers.SentenceTransformer(
         str(model), backend="onnx", model_kwargs={"provider": "CPUExecutionProvider", "export": True},
         local_files_only=True,
@@ -247,6 +251,42 @@ def prepare(model: Path, kind: str, int8: str) -> None:
         str(model), backend="openvino", model_kwargs={"export": True}, local_files_only=True
     )
     openvino.save_pretrained(str(model))
+
+
+def _export_with_torch(model: Path) -> None:
+    """The files of ONNX Runtime alone, where optimum is not installed: torch's export, optimised, and in 8 bits."""
+    import torch
+    import transformers
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    encoder = transformers.AutoModel.from_pretrained(model, attn_implementation="eager").eval()
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = encoder
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            return self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
+
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("length", min=2, max=512)}
+    folder = model / "onnx"
+    folder.mkdir(exist_ok=True)
+    torch.onnx.export(
+        States(), tuple(torch.ones(2, 16, dtype=torch.int64) for _ in names), str(folder / "plain.onnx"),
+        input_names=list(names), output_names=["states"], dynamic_shapes=dict.fromkeys(names, axes), opset_version=18,
+        external_data=False, dynamo=True, verbose=False,
+    )  # fmt: skip
+    config = encoder.config
+    optimised = optimize_model(
+        str(folder / "plain.onnx"), "bert", num_heads=config.num_attention_heads, hidden_size=config.hidden_size
+    )
+    optimised.save_model_to_file(str(folder / "model.onnx"))
+    quantize_dynamic(
+        str(folder / "model.onnx"), str(folder / "model_quantized.onnx"), per_channel=True, weight_type=QuantType.QInt8
+    )
 
 
 if __name__ == "__main__":

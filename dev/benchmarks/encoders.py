@@ -12,8 +12,9 @@ The peers live in an environment of their own:
     pip install torch --index-url https://download.pytorch.org/whl/cpu
     pip install sentence-transformers "optimum-onnx[onnxruntime]" "optimum-intel[openvino]" fastembed
 
-Files for OpenVINO are only made where `optimum-intel` is installed. `before` is albert of an earlier commit, by the
-Python of its checkout.
+Without `optimum` the files of ONNX Runtime alone are made by torch's exporter and ONNX Runtime's optimiser and
+quantisation. Files for OpenVINO are only made where `optimum-intel` is installed. `before` is albert of an earlier
+commit, by the Python of its checkout.
 
 Before anything is measured the vectors are compared: in fp32 all systems must agree with albert to a cosine of 0.9999,
 in bf16 to 0.99; for int8 the lowest cosine is only written down. Systems take turns within a round, in reverse order in

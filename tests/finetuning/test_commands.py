@@ -229,6 +229,7 @@ def test_numbers_are_compared_with_the_best_constant_everywhere(pretrained, tmp_
     files = ("run/results.json", "run/report.html", "run/model/README.md", "e.json", "e.html", "seeds/summary.json")
     for text in (shown, *((tmp_path / name).read_text() for name in files)):
         assert "best constant" in text and "majority" not in text
+    assert "together" not in shown  # one model
 
 
 def test_help_begins_with_a_table_of_ones_own(capsys):

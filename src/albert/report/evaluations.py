@@ -52,7 +52,7 @@ def result_of_split(
         lines += [f"{model}: {line}" if several else line for line in said]
     lines += [*report.get("reading", ()), *report.get("warnings", ())]
     if scores:
-        lines += [f"{TOGETHER}: {note}" for note in notes]
+        lines += [f"{TOGETHER}: {note}" for note in notes if several]
         tables = [compared_scores(scores, baselines, title="Scores")]
     if several and scores:
         members = enumerate(report["of_each"].values(), start=1)

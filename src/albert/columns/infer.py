@@ -3,6 +3,7 @@ overrides it. Other files of the task are read as its training file was."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import compress
 
 from albert.columns.names import check_columns, named_columns, with_names_of_training
 from albert.runtime.errors import DamagedData, UsageError
@@ -46,8 +47,7 @@ def infer_task(
     if task.drop_unlabelled:
         table = _labelled_rows(task, table)
     check_columns(task, kind, table, source, to_learn)
-    if to_learn:
-        table = rows_with_text(task, table, source)
+    table = _rows_with_text(task, table, source)
     task, table = kind.completed(task, table, source, inferred, to_learn)
     return task, table, tuple(inferred)
 
@@ -115,22 +115,23 @@ def _labelled_rows(task: TableTask, table: Table) -> Table:
     return replace(table, rows=kept, counts=counts)
 
 
-def rows_with_text(task: TableTask, table: Table, source: object) -> Table:
+def _rows_with_text(task: TableTask, table: Table, source: object) -> Table:
     """Labelled rows with a text, or with words; the others, of which nothing can be learned or said, are counted.
 
     Rows without labels, which are predicted, are all kept.
     """
-    present = {name for row in table.rows for name in (*row.fields, *row.nulls)}
-    columns = [name for name in kind_named(str(task.kind)).text_columns(task) if name in present]
-    is_labelled = any(name in row.fields for row in table.rows for name in (task.label, task.tags) if name)
-    if not columns or not is_labelled:
+    known = table.columns
+    columns = [name for name in kind_named(str(task.kind)).text_columns(task) if name in (*known, *table.null_columns)]
+    if not columns or not {task.label, task.tags} & set(known):
         return table
-    kept = [row for row in table.rows if not all(_is_blank(row.fields.get(str(name))) for name in columns)]
-    if table.rows and not kept:
+    texts = zip(*(table.values(str(name)) for name in columns), strict=True)
+    is_filled = [not all(map(_is_blank, values)) for values in texts]
+    left_out = is_filled.count(False)
+    if left_out == len(is_filled) > 0:
         raise DamagedData(source, f"every text in column {columns[0]!r} is empty", "name another column with --text")
-    left_out = len(table.rows) - len(kept)
     if not left_out:
         return table
+    kept = list(compress(table.rows, is_filled))
     return replace(table, rows=kept, counts={**table.counts, "rows": len(kept), "rows_without_text": left_out})
 
 

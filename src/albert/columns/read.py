@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from albert.columns.hold_out import hold_out_rows
-from albert.columns.infer import infer_task, rows_with_text
+from albert.columns.infer import infer_task
 from albert.recipes.finetuning import RecipeChanges, TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
@@ -40,7 +40,7 @@ class TableSource:
         for split, path in files.items():
             table = read_table(path, self.table_task.layout)
             complete, table, _ = infer_task(self.table_task, table, path, to_learn=False)
-            tables[split] = prepare_rows(complete, rows_with_text(complete, table, path))
+            tables[split] = prepare_rows(complete, table)
         return replace(self, tables={**self.tables, **tables})
 
     def read(self, data: Path, split: str) -> Table:
@@ -86,7 +86,7 @@ def read_task(table_task: TableTask, hold_out: bool = True) -> ReadTask:
         raise UsageError("--train", "is missing", "name a table with it, or with --dev")
     tables = {split: read_table(path, table_task.layout) for split, path in files.items()}
     complete, raw, inferred = _inferred(table_task, tables, files)
-    prepared = {split: prepare_rows(complete, rows_with_text(complete, raw[split], files[split])) for split in files}
+    prepared = {split: prepare_rows(complete, table) for split, table in raw.items()}
     task, complete = declare_task(complete, prepared)
     if table_task.dev is None and hold_out:
         complete = _with_held_out(complete, raw["train"], prepared["train"], files["train"])

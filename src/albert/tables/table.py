@@ -113,6 +113,11 @@ class Table:
             return self.rows.names
         return tuple(dict.fromkeys(column for row in self.rows for column in row.fields))
 
+    @property
+    def null_columns(self) -> set[str]:
+        """The columns that are null in some rows."""
+        return set() if isinstance(self.rows, ColumnRows) else {name for row in self.rows for name in row.nulls}
+
     def values(self, column: str) -> list[Field | None]:
         """The value of every row in a column, None where it is absent."""
         if isinstance(self.rows, ColumnRows):

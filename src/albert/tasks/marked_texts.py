@@ -82,7 +82,7 @@ def _listed_parts(value: Field | None) -> list[Part]:
 
 def has_marks(table: Table, column: str) -> bool:
     """Return whether a column marks parts of texts."""
-    return _object_columns(table, column) is not None or any(map(_listed_parts, table.values(column)))
+    return _object_columns(table, column) is not None or any(map(_listed_parts, set(table.values(column))))
 
 
 def may_have_marks(table: Table, column: str) -> bool:

@@ -160,7 +160,7 @@ class TokenTagging(Labelled):
         if has_marks(table, task.label):
             marked = replace(as_lists, spans=(task.text, task.label), words=WORDS, tags=TAGS)
             return Recognised(marked, f"{task.label!r} marks parts of {task.text!r}", "another --label")
-        if all(any(isinstance(value, tuple) for value in table.values(name)) for name in (task.text, task.label)):
+        if all(any(isinstance(value, tuple) for value in table.values(name)) for name in (task.label, task.text)):
             return Recognised(as_lists, f"{task.text!r} and {task.label!r} hold lists", "--kind multi-label")
         return None
 

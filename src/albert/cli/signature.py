@@ -129,11 +129,14 @@ def file_of(value: Any) -> Path | None:
 # --------------------------------------------------------------------------------------------------------------------
 # Options and keys.
 
+LISTENER = "on_"
+"""The beginning of the names of parameters that are called while a command works."""
+
 
 def options_of(function: Callable[..., Any], keys: Any = None) -> list[Option]:
     """The options of a function, then its keys.
 
-    Parameters whose type is text are left out: they are functions with which a caller listens. A parameter whose
+    Parameters `on_...` are left out: they are functions with which a caller from Python listens. A parameter whose
     default is a dataclass stands for its fields.
 
     Args:
@@ -144,8 +147,7 @@ def options_of(function: Callable[..., Any], keys: Any = None) -> list[Option]:
     options: list[Option] = []
     for name, parameter in inspect.signature(function).parameters.items():
         hint = parameter.annotation
-        is_listener = isinstance(hint, str)  # its type has names that are imported by a type checker alone
-        if is_listener or parameter.kind is Parameter.VAR_KEYWORD:
+        if name.startswith(LISTENER) or parameter.kind is Parameter.VAR_KEYWORD:
             continue
         if dataclasses.is_dataclass(parameter.default):
             fields = keys_in(parameter.default)

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, cast
 from albert.cli.command_line import Subcommand
 from albert.cli.main import runs_command
 from albert.cli.signature import (
+    LISTENER,
     Option,
     arguments_of,
     first_clause,
@@ -133,7 +134,11 @@ def _call(definition: Definition, place: Place, args: Sequence[Any], kwargs: Map
     """Call the function of a command from Python."""
     name = definition.name
     options = definition.options
-    listeners = {each: value for each, value in kwargs.items() if callable(value) and each.startswith("on_")}
+    parameters = inspect.signature(definition.function).parameters
+    listeners = {each: kwargs[each] for each in kwargs if each.startswith(LISTENER) and each in parameters}
+    for each, value in listeners.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"{name}: {each}", f"is {value!r}, a function is expected")
     positional = [option.name for option in options if option.is_positional]
     if len(args) > len(positional):
         only = f"only {' and '.join(positional)} may be given so" if positional else "give them by name"

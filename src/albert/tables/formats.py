@@ -1,5 +1,5 @@
-"""All formats of tables. To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate`,
-`predict` and `prepare`, and may be named by `reading.format`."""
+"""All formats of tables. To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate` and
+`predict`, and may be named by `reading.format`. A corpus is read by the endings of `albert.text.corpus.FORMATS`."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -1,5 +1,7 @@
-"""All formats of tables. To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate` and
-`predict`, and may be named by `reading.format`. A corpus is read by the endings of `albert.text.corpus.FORMATS`."""
+"""All formats of tables.
+
+To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate` and `predict`, and may be
+named by `reading.format`. A corpus is read by the endings of `albert.text.corpus.FORMATS`."""
 
 from typing import TYPE_CHECKING, Literal
 

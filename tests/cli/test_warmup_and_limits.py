@@ -96,7 +96,8 @@ def test_a_negative_seed_is_refused(corpus, tmp_path, refused):
 
 
 def test_a_run_that_is_refused_does_not_say_that_it_is_resumed(corpus, tmp_path, capsys):
-    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run"), *OPTIONS]
+    command = ["pretrain", "small", "--data", str(corpus.output), "--output", str(tmp_path / "run")]
+    command += [*OPTIONS, "steps=3"]
     assert run(command) == 0
     capsys.readouterr()
     assert run([*command, "seed=3"]) == 73

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,39 @@ def test_a_recipe_may_be_a_file_that_names_its_base(tmp_path):
     found = read_keys(PretrainKeys(recipe=base), {"batch_size": 32}).recipe
     assert found == dataclasses.replace(read_recipe(tmp_path / "pre.toml"), batch_size=32)
     assert found.model == RECIPES["small"].model
+
+
+def test_a_file_of_all_keys_is_read_with_their_defaults(reviews, tmp_path, capsys):
+    for command in ("finetune", "sweep"):
+        capsys.readouterr()
+        assert run(["info", "--recipe", command]) == 0
+        (tmp_path / "keys.toml").write_text(capsys.readouterr().out)
+        typed = ["--train", str(reviews), "--text", "review", "--label", "stars", "--model", "tiny", "steps=1"]
+        output = ["--output", str(tmp_path / command), *(["--seeds", "1"] if command == "sweep" else [])]
+        assert run([command, str(tmp_path / "keys.toml"), *typed, *output, "evaluate_every=1"]) == 0
+
+
+def test_values_that_are_wrong_whatever_the_rows_are_refused_before_these_are_shown(reviews, capsys):
+    typed = ["finetune", "--train", str(reviews), "--text", "review", "--label", "stars", "--model", "tiny"]
+    for word, line in (("seed=-1", "seed: is -1"), ("--dev=1.5", "--dev: is 1.5")):
+        assert run([*typed, word]) != 0
+        shown = capsys.readouterr()
+        assert shown.out == "" and line in shown.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"label": "review"}, "text and label review: are the same column"),
+        ({"train": ["a", "b"]}, "train: is a list, not rows; give a file, a data frame, or a list of dicts"),
+        ({"train": "model"}, "model: is a model, rows are expected; name a file of rows"),
+        ({"train": "run"}, "run: is a run of albert, rows are expected; name a file of rows"),
+    ],
+)
+def test_what_is_no_table_or_no_label_is_refused(changed, line, reviews, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, file in (("model", "config.json"), ("run", "recipe.json")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text("{}")
+    with pytest.raises(albert.AlbertError, match=re.escape(line)):
+        albert.finetune(**{"train": reviews, "text": "review", "label": "stars", "model": "tiny"} | changed)

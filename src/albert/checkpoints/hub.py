@@ -155,7 +155,8 @@ def find_local_model(path_or_id: str | Path) -> Path | None:
     if _holds_tensorflow(path):
         raise _to_convert(path, "is a TensorFlow checkpoint")
     if path.exists():
-        raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
+        is_of_model = (path.parent / "config.json").is_file()
+        raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent}" if is_of_model else None)
     shipped = bundled_model(name)
     if shipped is not None:
         return shipped

@@ -339,6 +339,8 @@ def read_values(
         if name in values:
             raise error(f"{subject}: {name}", "is given twice", "give it once")
         option = known[name]
+        if option.takes_rows and not option.is_list and isinstance(value, list | tuple) and not is_rows(option, value):
+            raise error(f"{subject}: {name}", "is a list, not rows", "give a file, a data frame, or a list of dicts")
         if is_rows(option, value):
             values[name] = value
         else:

@@ -36,6 +36,8 @@ def check_options(options: object, resumes: bool = False) -> None:
     for path in _paths(values.values()):
         if not path.exists():
             raise MissingInput(path, "No such file or directory", _remedy(path))
+    for name in ("train", "dev", "test", "input"):
+        refuse_model(getattr(options, name, None))
     for corpus in corpora:
         check_corpus(corpus)
     for name in _MODELS:
@@ -49,6 +51,15 @@ def check_options(options: object, resumes: bool = False) -> None:
         raise CannotCreate(output, "is a file, a folder is expected", "choose another --output")
     if is_new and isinstance(output, Path) and os.path.lexists(output):
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
+
+
+def refuse_model(rows: object) -> None:
+    """Raise UsageError for a run or a model in the place of a file of rows."""
+    for path in _paths([rows]):
+        if (path / "recipe.json").is_file():
+            raise UsageError(path, "is a run of albert, rows are expected", "name a file of rows")
+        if (path / "config.json").is_file():
+            raise UsageError(path, "is a model, rows are expected", "name a file of rows")
 
 
 def _remedy(path: Path) -> str | None:

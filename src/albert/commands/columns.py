@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from albert.cli.signature import option_name
+from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
 from albert.tables.formats import Format
 from albert.tasks.table_task import OptionLabels, TableTask, read_label_names
@@ -86,6 +87,8 @@ class Columns:
                 values[name] = tuple_of(values[name])
         if self.label is not None:
             columns = tuple_of(self.label)
+            if self.text in columns:
+                raise UsageError(f"--text and --label {self.text}", "are the same column", "name two different ones")
             values |= {"label": columns[0], "label_columns": None} if len(columns) == 1 else {"label": None}
             if len(columns) > 1:
                 values["label_columns"] = columns

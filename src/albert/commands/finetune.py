@@ -79,7 +79,7 @@ class FinetuneKeys:
         if self.init == "random" and self.keep_head:
             raise UsageError("keep_head", "and init=random contradict each other", "give one of them")
         if self.recipe.steps is not None and self.recipe.epochs is not None:
-            raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
+            raise UsageError("steps and epochs", "say the same thing twice", "give one of them")
         self.training.check(self.recipe, teacher, frozen)
 
 
@@ -147,6 +147,7 @@ def finetune(
         refuse_benchmark(inputs.task)
     inputs.check("albert finetune", folder)
     chosen.check(inputs.teacher, frozen)
+    settings = chosen.training.settings(frozen, inputs.teacher, device)
     with imports():
         from albert.finetuning.task_run import finetune as finetune_task
         from albert.report.runs import result_of_rows
@@ -169,7 +170,7 @@ def finetune(
         inputs.data or Path(),
         folder,
         chosen.recipe,
-        chosen.training.settings(frozen, inputs.teacher, device),
+        settings,
         announce=on_start,
         replace=replace,
         read_from=inputs.paths(read),
@@ -242,13 +243,20 @@ def read_inputs(
         base=base,
         task_file=file,
         train=file_of(train),
-        dev=float(dev) if isinstance(dev, int | float) else file_of(dev),
+        dev=share_of(dev) if isinstance(dev, int | float) else file_of(dev),
         test=file_of(test),
         data=None if data is None else Path(data),
         model=os.fspath(model),
         teacher=None if teacher is None else os.fspath(teacher),
         columns=columns,
     )
+
+
+def share_of(dev: float) -> float:
+    """The share of the rows to hold out; raises UsageError for one that leaves none on a side."""
+    if not 0 < dev < 1:
+        raise UsageError("--dev", f"is {dev:g}", "give a share above 0 and below 1, or a file")
+    return float(dev)
 
 
 def refuse_benchmark(task: str) -> None:
@@ -270,13 +278,13 @@ def refuse_missing_rows(program: str, columns: Columns) -> None:
 
 
 def learned_task(
-    program: str, inputs: Inputs, chosen: FinetuneKeys, keys: Collection[str], is_divided: bool = True
+    program: str, inputs: Inputs, chosen: FinetuneKeys, keys: Mapping[str, Any], is_divided: bool = True
 ) -> "tuple[DeclaredTask, ReadTask | None]":
     """What is learned; of the user's tables also how they were read.
 
     Args:
         program: the command, for errors.
-        keys: the names of the keys that are given.
+        keys: those that are given.
         is_divided: whether a part of the training rows is held out if there is no development file.
     """
     if inputs.task is not None:
@@ -335,7 +343,11 @@ def declared_task(inputs: Inputs, keys: Collection[str]) -> DeclaredTask:
     return dataclasses.replace(task, source=task.source.with_files(files))
 
 
-def with_span_head(task: DeclaredTask, keys: Collection[str], span_head: SpanHeadKind | None) -> DeclaredTask:
+OF_SPANS = {"span_head": None, "stride": None, "null_threshold": USUAL_TRAINING.null_threshold}
+"""Keys of tasks whose answers are spans, and their defaults."""
+
+
+def with_span_head(task: DeclaredTask, keys: Mapping[str, Any], span_head: SpanHeadKind | None) -> DeclaredTask:
     """The task, if its answers are spans with the chosen head. Raises UsageError for options of other tasks."""
     if "question_length" in keys and not isinstance(task.inputs, QuestionInContext):
         raise UsageError("question_length", f"requires a task with questions, {task.title} has none")
@@ -343,7 +355,7 @@ def with_span_head(task: DeclaredTask, keys: Collection[str], span_head: SpanHea
         target = dataclasses.replace(task.target, head=span_head or task.target.head)
         return dataclasses.replace(task, target=target)
     for name in ("span_head", "stride", "null_threshold"):
-        if name in keys:
+        if keys.get(name, OF_SPANS[name]) != OF_SPANS[name]:  # a file may hold all keys with their defaults
             raise UsageError(name, f"requires a task whose answers are spans, {task.title} has none")
     return task
 

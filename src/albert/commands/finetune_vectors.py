@@ -182,7 +182,7 @@ def refuse_contradictions(given: Mapping[str, Any]) -> None:
                 why = "is about pairs of texts; with --teacher the rows are single texts"
                 raise UsageError(name if name == "temperature" else option_name(name), why, "leave one of them out")
     if given.get("steps") is not None and given.get("epochs") is not None:
-        raise UsageError("steps", "and epochs say the same thing twice", "give one of them")
+        raise UsageError("steps and epochs", "say the same thing twice", "give one of them")
     check_options(SimpleNamespace(**given), resumes=True)
 
 

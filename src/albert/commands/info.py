@@ -46,7 +46,7 @@ def info(
 ) -> None:
     """Describe a preset, a model directory or Hub id, or a prepared corpus; without a name, this machine.
 
-    --recipe alone prints all keys of a command with their meaning, as a file that the command takes.
+    --recipe alone prints all keys of a command with their meaning, as a file that pretrain, finetune and sweep take.
 
     Parameters are exact, memory is within a tenth of what was measured. A multiplication with its addition counts as 2
     FLOPs. --verify checks files and --samples prints training samples, instead of the description.

@@ -42,6 +42,7 @@ from albert.runtime.words import bytes_of, counted
 from albert.tables.fields import text_of
 from albert.tables.rows import records_of
 from albert.tasks.pipeline import Pipeline
+from albert.tasks.table_task import table_task_of
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
@@ -105,11 +106,11 @@ MOST_UNKNOWN = 0.2
 """Share of unknown pieces above which texts are of another language than the tokenizer's."""
 
 
-def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int) -> list[np.ndarray]:
+def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int, column: str = "text") -> list[np.ndarray]:
     """The first texts of a file, at least `CALIBRATION_TOKENS` tokens if it has so many.
 
     Args:
-        path: a text on each line, or a table with a column `text`.
+        path: a text on each line, or a table with this column.
         positions: tokens of a text at most.
 
     Raises:
@@ -119,14 +120,14 @@ def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int) -> list[
     sequences: list[np.ndarray] = []
     with opened_input(str(path)) as table:
         for record in records_of(table):
-            text = text_of(record.fields.get("text")) or ""
+            text = text_of(record.fields.get(column)) or ""
             pieces = tokenizer.encode(text)[: positions - 2] if text.strip() else []
             if pieces:
                 sequences.append(np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id]))
             if sum(map(len, sequences)) >= CALIBRATION_TOKENS:
                 break
     if not sequences:
-        raise MissingInput(path, "holds no texts", "give a text on each line, or a table with a column named text")
+        raise MissingInput(path, "holds no texts", f"give a text on each line, or a table with a column named {column}")
     pieces = np.concatenate(sequences)
     unknown = float(np.mean(pieces == tokenizer.unk_id))
     if unknown > MOST_UNKNOWN:
@@ -236,7 +237,10 @@ def quantize_directory(
     sequences = random_sequences(config)
     texts = RANDOM_TOKENS
     if calibrate_on is not None:
-        sequences = sequences_of_file(calibrate_on, load_tokenizer(directory), config.max_position_embeddings)
+        trained = table_task_of(directory)
+        column = "text" if trained is None or trained.text is None else trained.text
+        positions = config.max_position_embeddings
+        sequences = sequences_of_file(calibrate_on, load_tokenizer(directory), positions, column)
         texts = f"{counted(len(sequences), 'texts')} of {calibrate_on.name}"
     scales = calibrate(encoder_of(before.opened.model), sequences)
     with new_directory(output, replace=replace) as copy:

@@ -315,6 +315,7 @@ def test_vectors_are_written_as_lists_columns_and_arrays(saved, classifier, pred
     ("content", "flags", "code", "subject"),
     [
         ('[\n"a"]', "", 65, "object"),
+        ("", "", 66, "standard input: has no rows"),
         ("text b\na c\n", "--text text --pair b", 2, "--text"),
     ],
 )

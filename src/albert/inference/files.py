@@ -104,6 +104,8 @@ def opened_input(
             shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK)
         with open(path, "rb") as file:
             beginning = file.read(8)
+        if not beginning:
+            raise MissingInput("standard input", "has no rows")
         ending = next((ending for start, ending in _BEGINNINGS.items() if beginning.startswith(start)), "")
         if ending == ".zip":
             ending = _ending_of_zip(path)

@@ -31,7 +31,7 @@ def shorter(monkeypatch):
 
     def few_updates(*arguments, **keywords):
         keywords.pop("epochs", None)
-        if not keywords.get("statistics_only"):
+        if not keywords.get("frozen"):
             keywords |= {"steps": 4, "evaluate_every": 2}
         return finetune(*arguments, **keywords)
 

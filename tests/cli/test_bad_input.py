@@ -373,7 +373,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     TASK_FILE: [
         ("", 78, "ask.json txt text", task_file(txt="review")),
-        ("--device cpu", 78, "held-out 2", task_file(label="stars", dev=2)),
+        ("--device cpu", 2, "--dev 2", task_file(label="stars", dev=2)),
         ("seed=1", 78, "kind class", task_file(label="stars", kind="class")),
         ("--metrics f7", 78, "f7", task_file(label="stars")),
     ],

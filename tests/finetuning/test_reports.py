@@ -182,6 +182,7 @@ def test_the_classes_of_one_run_of_several_are_shown(own_table, pretrained, tmp_
     shown = capsys.readouterr().out
     assert "the best run" in shown and "Classes" in shown and "seed-" in shown.partition("report: ")[2]
     assert re.fullmatch(r"next: \S*albert predict \S+/seed-\d/model --classify .+", shown.splitlines()[-1])
+    command = ["sweep", "--train", str(own_table), "--model", str(pretrained), "max_length=32", "--device", "cpu"]
     assert run([*command, "--output", str(tmp_path / "folds"), "--folds", "2", "--frozen"]) == 0
     shown = capsys.readouterr().out
     assert "the fold with the lower score" in shown and "Classes" in shown and "fold-" in shown.partition("report: ")[2]

@@ -391,7 +391,9 @@ def refuse_file_of_pretraining(path: Path, content: Mapping[str, Any]) -> None:
 
 def refuse_file_of_finetuning(path: Path, content: Mapping[str, Any]) -> None:
     """Raise InvalidConfiguration for a file for fine-tuning in the place of a recipe of pre-training."""
-    found = next((name for name in ("train", "model", "text", "label", "task") if name in content), None)
+    found = next((name for name in ("train", "text", "label", "task") if name in content), None)
+    if found is None and isinstance(content.get("model"), str):  # in the record of a run of pre-training it is a table
+        found = "model"
     if found is not None:
         raise InvalidConfiguration(path, f"is a file for fine-tuning: it has {found}", f"albert finetune {path} ...")
 

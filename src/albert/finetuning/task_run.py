@@ -38,6 +38,7 @@ from albert.finetuning.probe import describe, solve_head
 from albert.finetuning.recipe import (
     Recipe,
     RecipeLike,
+    choose_pairs,
     fill_in,
     given_values,
     read_record,
@@ -156,10 +157,11 @@ class TaskRequest:
             remedy = "albert evaluate scores a model of another task on it"
             raise InvalidConfiguration(task.title, "has no training set", remedy)
 
-        # The rows, and the recipe.
+        # The rows, and the recipe. What the model refuses is refused before the rows are read.
+        beginning = beginning_of(self.start)
+        choose_pairs(task, beginning, self.settings.encode_pairs, self.settings.match_embedding, None)
         rows, counts = read_examples(task, self.data, "train", self.settings.max_train_examples, self.settings.seed)
         dev_rows, dev_counts = read_examples(task, self.data, "dev")
-        beginning = beginning_of(self.start)
         record = read_record(earlier, task.name)
         precision = default_precision(device)
         recipe, examples, held_out = fill_in(

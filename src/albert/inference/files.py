@@ -3,11 +3,6 @@
 Memory does not grow with the file. Output is JSON lines, CSV, `.npy`, `.conll` or Parquet. JSON lines and CSV are
 continued after a stop (`albert.inference.partial_output`); the other formats begin anew."""
 
-import csv
-import datetime
-import decimal
-import io
-import json
 import re
 import shutil
 import sys
@@ -21,10 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from albert import __version__
 from albert.checkpoints.hub import model_hash
+from albert.inference.output_formats import Conll, Csv, OutputFormat, Row, Vectors, escaped
 from albert.inference.partial_output import PartialOutput, partial_output
 from albert.inference.predictor import Predictor
 from albert.runtime.environment import lazy_import
@@ -183,153 +177,10 @@ def _delimiter_of_header(line: str, text: str, others: Collection[str]) -> str |
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Output formats.
-
-Row = Mapping[str, Any]
-_TYPED = "albert.tables.arrow"  # The module for column types; it needs pyarrow
-
-
-class OutputFormat:
-    """How rows are written: one JSON object per line, or as a derived class says; `beginning` comes before them."""
-
-    beginning = b""
-    is_continued = True
-    """Whether an output that was stopped is continued: its rows stand one after the other, without an end."""
-
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        return "".join(_json(row) + "\n" for row in rows).encode()
-
-    def write(self, batches: Iterable[Sequence[Row]], output: Path) -> None:
-        with open(output, "wb") as file:
-            file.write(self.beginning)
-            for rows in batches:
-                file.write(self.encode(rows))
-
-
-class Csv(OutputFormat):
-    """CSV (RFC 4180) with a header; lists and objects are JSON in their cell, null is empty."""
-
-    def __init__(self, columns: Sequence[str], delimiter: str = ",") -> None:
-        self.columns = tuple(columns)
-        self.delimiter = delimiter
-        self.beginning = self._lines([self.columns])
-
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        return self._lines([_cell(row.get(name)) for name in self.columns] for row in rows)
-
-    def _lines(self, rows: Iterable[Sequence[str]]) -> bytes:
-        text = io.StringIO()
-        csv.writer(text, delimiter=self.delimiter).writerows(rows)
-        return text.getvalue().encode()
-
-
-class Vectors(OutputFormat):
-    """Only the vectors, float32 [rows, H], in NumPy's format."""
-
-    is_continued = False
-
-    def __init__(self, field: str, rows: int, width: int) -> None:
-        self.field = field
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
-        self.beginning = header.getvalue()
-
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        return np.asarray([row[self.field] for row in rows], "<f4").tobytes()
-
-
-class Conll(OutputFormat):
-    """A word on each line, the other columns of tagged text, and the predicted tag; a blank line after a sentence."""
-
-    is_continued = False
-
-    def __init__(self, field: str, columns: Sequence[str]) -> None:
-        self.field = field
-        self.columns = tuple(columns)
-
-    def encode(self, rows: Sequence[Row]) -> bytes:
-        lines = []
-        for row in rows:
-            words = [entry["word"] for entry in row[self.field] or ()]
-            others = [row[name] for name in self.columns if len(row[name]) == len(words)]
-            tags = [entry["entity"] for entry in row[self.field] or ()]
-            for cells in zip(words, *others, tags, strict=True):
-                if any(len(cell.split()) != 1 for cell in cells):
-                    why = "has a word that is empty or has blanks inside, which .conll cannot hold"
-                    raise UsageError(" ".join(words)[:80], why, "write .jsonl")
-                lines.append("\t".join(cells))
-            lines.append("")
-        return "".join(line + "\n" for line in lines).encode()
-
-
-def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, Any], width: int) -> Any:
-    """The OutputFormat (or Parquet, with the same methods) by the output's extension; JSON lines for standard output.
-
-    `answers` are the predicted fields and their types, `width` is the dimension of a vector.
-    """
-    path = args.output
-    vector = f"{args.prefix}embedding"
-    match path.suffix.lower() if path is not None else ".jsonl":
-        case ".jsonl":
-            return OutputFormat()
-        case ".csv":
-            has_semicolons = args.file.format == "csv" and args.file.delimiter == ";"
-            return Csv([*checked.columns, *answers], ";" if has_semicolons else ",")
-        case ".parquet":
-            return lazy_import(_TYPED, "data").Parquet(checked.schema, answers)
-        case ".npy" if vector in answers:
-            return Vectors(vector, checked.rows, width)
-        case ".conll" if f"{args.prefix}tags" in answers:
-            is_tagged_text = args.file.format == "conll"
-            columns = [name for name in checked.columns if is_tagged_text and name != args.fields.text]
-            return Conll(f"{args.prefix}tags", columns)
-        case ".conll":
-            raise UsageError(path, "holds only words with tags", "use another ending")
-        case ".npy":
-            raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
-    raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
-
-
-def as_json_value(value: Any) -> Any:
-    """Convert values without a JSON type: vectors to lists, dates to ISO 8601, decimal numbers to strings."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, datetime.date | datetime.time):  # a datetime is a date
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal | datetime.timedelta):
-        return str(value)
-    raise UsageError(
-        f"a field with {type(value).__name__}", "has no form in text", "write .parquet, or drop the column"
-    )
-
-
-def _json(value: Any) -> str:
-    """JSON; NaN and infinity, which it lacks, become null."""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=as_json_value, allow_nan=False)
-    except ValueError:
-        text = json.dumps(value, default=as_json_value)
-        return json.dumps(json.loads(text, parse_constant=lambda name: None), ensure_ascii=False)
-
-
-def _escaped(lines: str) -> str:
-    """JSON for standard output; characters beyond ASCII are escaped if its encoding may lack them."""
-    if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
-        return lines
-    return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    text = _json(value)
-    cell = json.loads(text)
-    return cell or "" if cell is None or isinstance(cell, str) else text  # dates and decimal numbers without quotes
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Prediction on a file: all rows are validated first, because a bad last row would be found only after hours.
 
+TYPED = "albert.tables.arrow"
+"""The module for column types; it needs pyarrow."""
 BATCH_ROWS = 256
 BATCH_CHARACTERS = 1_000_000
 MAX_ERRORS_SHOWN = 3  # Rows without a prediction that are listed
@@ -466,7 +317,7 @@ def check_input(args: FilePrediction, answers: Iterable[str], of_pairs: bool = F
     # column types of JSON lines are inferred from the rows; other formats declare them
     is_grouped = args.file.group is not None
     is_inferred = typed and args.file.has_types and (is_grouped or file.kind not in ("Parquet", "saved dataset"))
-    types = lazy_import(_TYPED, "data").ColumnTypes() if is_inferred else None
+    types = lazy_import(TYPED, "data").ColumnTypes() if is_inferred else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in args.batches():
             for record in batch:
@@ -491,7 +342,7 @@ def check_input(args: FilePrediction, answers: Iterable[str], of_pairs: bool = F
         raise MissingInput(file.name, "holds no rows")
     schema = types.schema if types is not None else None
     if typed and types is None:
-        schema = lazy_import(_TYPED, "data").input_schema(file, tuple(columns))
+        schema = lazy_import(TYPED, "data").input_schema(file, tuple(columns))
     return CheckedInput(rows, empty, empty_in, tuple(columns), schema, input_hash(file.path))
 
 
@@ -556,6 +407,34 @@ class FileSummary:
             setattr(self, name, value)
 
 
+def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, Any], width: int) -> Any:
+    """The OutputFormat (or Parquet, with the same methods) by the output's extension; JSON lines for standard output.
+
+    `answers` are the predicted fields and their types, `width` is the dimension of a vector.
+    """
+    path = args.output
+    vector = f"{args.prefix}embedding"
+    match path.suffix.lower() if path is not None else ".jsonl":
+        case ".jsonl":
+            return OutputFormat()
+        case ".csv":
+            has_semicolons = args.file.format == "csv" and args.file.delimiter == ";"
+            return Csv([*checked.columns, *answers], ";" if has_semicolons else ",")
+        case ".parquet":
+            return lazy_import(TYPED, "data").Parquet(checked.schema, answers)
+        case ".npy" if vector in answers:
+            return Vectors(vector, checked.rows, width)
+        case ".conll" if f"{args.prefix}tags" in answers:
+            is_tagged_text = args.file.format == "conll"
+            columns = [name for name in checked.columns if is_tagged_text and name != args.fields.text]
+            return Conll(f"{args.prefix}tags", columns)
+        case ".conll":
+            raise UsageError(path, "holds only words with tags", "use another ending")
+        case ".npy":
+            raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
+    raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
+
+
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal or a kill the same call continues JSON lines and CSV."""
     answers = {f"{args.prefix}{name}": value for name, value in args.columns.items()}
@@ -564,7 +443,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)
     if args.output is None:
         for rows in _predicted_rows(predictor, args, checked.rows, summary):
-            sys.stdout.write(_escaped(format.encode(rows).decode()))
+            sys.stdout.write(escaped(format.encode(rows).decode()))
             sys.stdout.flush()
     elif not format.is_continued:
         with new_file(args.output) as temporary:

@@ -168,7 +168,7 @@ _TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 class Parquet:
-    """Parquet as an `albert.inference.files.OutputFormat`: the columns of the input, then those of the answers."""
+    """Parquet, with the methods of `albert.inference.output_formats.OutputFormat`: the input's columns, then the answers."""
 
     is_continued = False
 

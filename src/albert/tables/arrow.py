@@ -168,7 +168,7 @@ _TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 class Parquet:
-    """Parquet, with the methods of `OutputFormat` of `albert.inference.output_formats`: columns of the input, answers."""
+    """Parquet, with the methods of `albert.inference.output_formats.OutputFormat`."""
 
     is_continued = False
 

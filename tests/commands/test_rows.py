@@ -119,7 +119,7 @@ def test_missing_values_and_numpy_values_become_json():
     [
         ({"trian": "a.csv"}, "albert.finetune: trian: unknown keyword; did you mean train=...?"),
         ({"text": "revew"}, "train: has no column 'revew'; did you mean 'review'?"),
-        ({"epochs": 2}, "steps: and epochs say the same thing twice; give one of them"),
+        ({"epochs": 2}, "steps and epochs: say the same thing twice; give one of them"),
         ({"steps": "three"}, "albert.finetune: steps: is a string, int is expected"),
         ({"select": "worst"}, "albert.finetune: select: 'worst' is not a choice; known: last, best"),
         ({"train": []}, "train: has no rows"),

@@ -166,7 +166,7 @@ def test_the_map_is_orthonormal_and_turned_to_the_student():
         ("--label source", 2, "--label: unknown option"),
         ("--negative text", 2, "--negative: is about pairs of texts"),
         ("temperature=0.1", 2, "temperature: is about pairs of texts"),
-        ("steps=2 epochs=1", 2, "steps: and epochs say the same thing twice"),
+        ("steps=2 epochs=1", 2, "steps and epochs: say the same thing twice"),
         ("--dev 0.999", 78, "too few"),
         ("--dev TRAIN", 66, "training texts: 0 are not in the development set"),
         ("--held-out 0.1", 2, "--held-out: unknown option; write --dev 0.1"),

@@ -66,7 +66,7 @@ KEYS = {
     "--select": "select",
     "--seed": "seed",
 }
-"""Flags of the base -> keys."""
+"""Flags of checkouts before keys -> keys."""
 SWITCHES = {"--freeze-encoder": "freeze_encoder", "--keep-head": "keep_head"}
 KINDS = {"--regression": "number", "--multi-label": "multi-label", "--classes": "classification"}
 
@@ -78,18 +78,18 @@ class Failed(Exception):
 class Side:
     """One of the two checkouts, and the folder in which its commands run."""
 
-    def __init__(self, root: Path, folder: Path, material: Path, is_base: bool) -> None:
+    def __init__(self, root: Path, folder: Path, material: Path) -> None:
         self.root = root
         self.folder = folder
         self.material = material
-        self.is_base = is_base
-        """Whether commands are spelled as in the base."""
+        self.has_flags = not (root / "src" / "albert" / "cli" / "signature.py").exists()
+        """Whether commands are spelled as before keys: with a flag for each field."""
         self.model = material / "model" if (material / "model").exists() else root / "models" / "tiny"
         folder.mkdir(parents=True)
 
     def inside(self, case: str) -> "Side":
         """The same checkout with a folder of its own for a case."""
-        return Side(self.root, self.folder / case, self.material, self.is_base)
+        return Side(self.root, self.folder / case, self.material)
 
     def environment(self) -> dict[str, str]:
         """Nothing of the user's but the programs; one thread; no network."""
@@ -135,7 +135,7 @@ class Side:
         """The words of a command as this checkout spells them: what trains has keys since the base, not flags."""
         rest = [str(word) for word in words]
         trains = any(command in rest for command in ("pretrain", "finetune", "sweep", "finetune-vectors"))
-        if self.is_base or not trains:
+        if self.has_flags or not trains:
             return rest
         spelled = []
         while rest:
@@ -361,7 +361,7 @@ def finetune(side: Side, table: str, *words: object, steps: Sequence[object] = S
 
 def finetune_vectors(side: Side, table: str, *words: object, run: str) -> Path:
     """The encoder of a run on pairs of texts, or on texts whose vectors a teacher gives."""
-    if side.is_base:
+    if side.has_flags:
         objective = "vectors" if "--teacher" in words else "contrastive"
         return finetune(side, table, "--objective", objective, *words, run=run)
     rows = ("--train", side.material / f"{table}-train.csv", "--dev", side.material / f"{table}-dev.csv")
@@ -444,12 +444,12 @@ def teacher(side: Side) -> Outputs:
 
 def sweeps(side: Side) -> Outputs:
     """Runs that differ in their seed, their fold or their rate; in the base they were options of `finetune`."""
-    command = "finetune" if side.is_base else "sweep"
+    command = "finetune" if side.has_flags else "sweep"
     rows = ("--train", side.material / "reviews-train.csv", "--model", side.model, *SHORT)
     variants: dict[str, tuple[object, ...]] = {
         "seeds": ("--seeds", 2),
         "folds": ("--folds", 2),
-        "rates": ("--try" if side.is_base else "--rates", 1e-3, 2e-3),
+        "rates": ("--try" if side.has_flags else "--rates", 1e-3, 2e-3),
     }
     outputs: Outputs = {}
     for name, words in variants.items():
@@ -478,7 +478,7 @@ def other_starts(side: Side) -> Outputs:
         table = "pairs" if name == "separate" else "reviews"
         model = finetune(side, table, *words, run=name.replace(" ", "-"))
         outputs |= {f"{name}: {tensor}": value for tensor, value in weights(model).items()}
-    kept = Side(side.root, side.folder / "kept", side.material, side.is_base)
+    kept = Side(side.root, side.folder / "kept", side.material)
     kept.model = trained
     continued = finetune(kept, "reviews", "--keep-head")
     return outputs | {f"kept head: {tensor}": value for tensor, value in weights(continued).items()}
@@ -840,7 +840,7 @@ def prove(folder: Path) -> bool:
         change(changed_material)
         found: dict[str, Outputs] = {}
         for label, material in (("changed", changed_material), ("once", true_material), ("again", true_material)):
-            side = Side(CHECKOUT, folder / f"{change.__name__} {label}", material, is_base=False)
+            side = Side(CHECKOUT, folder / f"{change.__name__} {label}", material)
             found[label], _ = run_case(name, side)
         lines = differences(found["changed"], found["once"])
         others = differences(found["again"], found["once"])
@@ -907,8 +907,8 @@ def main() -> int:
         root = checked_out(base, folder / "base") if is_commit else Path(base).resolve()
         try:
             make_material(folder / "material")
-            ours = Side(CHECKOUT, folder / "ours", folder / "material", is_base=False)
-            theirs = Side(root, folder / "theirs", folder / "material", is_base=True)
+            ours = Side(CHECKOUT, folder / "ours", folder / "material")
+            theirs = Side(root, folder / "theirs", folder / "material")
             found = compare(names, ours, theirs)
         finally:
             if is_commit:

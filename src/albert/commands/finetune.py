@@ -234,10 +234,13 @@ def read_inputs(
     columns: Columns,
 ) -> Inputs:
     """The inputs of `finetune` and `sweep`."""
-    base, name, file = None, None if task is None else os.fspath(task), None
+    base = None
+    file = None
+    name = None if task is None else os.fspath(task)
     if name is not None and is_options_file(name):
         file = Path(name)
-        base, name = load_table_task(file), None
+        base = load_table_task(file)
+        name = None
     return Inputs(
         task=name,
         base=base,

@@ -217,7 +217,8 @@ def _norm_of(layer_norm: nn.LayerNorm, states: torch.dtype) -> Callable[[Tensor]
 class _FastFeedForward:
     def __init__(self, block: FeedForwardBlock, precision: InferencePrecision, states: torch.dtype) -> None:
         self._norm = _norm_of(block.layer_norm, states)
-        first, second = block.intermediate, block.output
+        first = block.intermediate
+        second = block.output
         self.intermediate = make_linear(first.weight, first.bias, precision, states, block.activation)
         self.output = make_linear(second.weight, second.bias, precision, states)
         self.compiles_shapes = self.output.compiles_shapes

@@ -214,7 +214,8 @@ class FixedInt8Linear(Int8Linear):
 
     def with_activation(self, rows: Tensor) -> Tensor:
         dtype = torch.float32
-        scale, zero_point = 1.0, 0
+        scale = 1.0
+        zero_point = 0
         if self._outputs is not None and self._fused != "none":
             dtype = torch.uint8
             scale, zero_point = self._outputs

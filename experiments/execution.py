@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.run import pretrain

@@ -43,7 +43,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.batches import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
 from albert.finetuning.objective import TaskLoss
-from albert.finetuning.opened import head_description
+from albert.finetuning.opened_model import head_description
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.devices import seed_torch

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import run
-from albert.finetuning.recipe import rate_for_width
+from albert.finetuning.fill_in import rate_for_width
 
 WIDTH = 32
 """Hidden size of the model of the scene."""

@@ -12,8 +12,8 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning import objective
-from albert.finetuning.recipe import Beginning, Recipe, RecipeLike, fill_in
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.fill_in import Beginning, Recipe, RecipeLike, fill_in
+from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
 from albert.model.albert import AlbertForPreTraining
 from albert.recipes.architecture import AlbertConfig

@@ -10,7 +10,7 @@ from tests.finetuning.conftest import NOUNS, SMALL
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.finetuning.recipe import rate_for_width
+from albert.finetuning.fill_in import rate_for_width
 from albert.model.albert import AlbertForPairClassification
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tables.split_files import SplitFiles, read_rows

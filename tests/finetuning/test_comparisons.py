@@ -16,7 +16,7 @@ from albert.columns.read import read_task
 from albert.finetuning import several
 from albert.finetuning.batches import balanced_weights
 from albert.finetuning.comparisons import folds_of
-from albert.finetuning.recipe import evaluation_interval
+from albert.finetuning.fill_in import evaluation_interval
 from albert.finetuning.selection import evaluations_without_gain
 from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges

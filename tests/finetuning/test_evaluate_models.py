@@ -13,7 +13,7 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.finetuning.batches import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
-from albert.finetuning.opened import head_description
+from albert.finetuning.opened_model import head_description
 from albert.runtime.errors import DamagedData
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.regression import Regression

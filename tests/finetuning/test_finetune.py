@@ -21,19 +21,19 @@ from albert.cli.main import run
 from albert.columns.read import declare_custom_task
 from albert.finetuning.batches import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.objective import TaskLoss
-from albert.finetuning.recipe import (
+from albert.finetuning.fill_in import (
     MAX_EPOCHS,
     MIN_UPDATES,
     rate_for_width,
 )
-from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.start import (
+from albert.finetuning.initial_model import (
     PretrainedEncoder,
     RandomEncoder,
+    initial_model,
     random_encoder_like,
-    start_model,
 )
+from albert.finetuning.objective import TaskLoss
+from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.task_run import finetune
 from albert.model.albert import SpanFromStart
 from albert.model.packing import pack
@@ -157,8 +157,8 @@ def test_the_precision_that_a_machine_chose_is_that_of_the_run(data, start, tmp_
 def test_random_encoder_has_the_architecture_but_not_the_weights(pretrained, start):
     recipe = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.2, head_dropout=0.3)
     target = SingleLabel(("a", "b"), "label")
-    trained, again = (start_model(start, target, recipe, seed=0) for _ in range(2))
-    control = start_model(random_encoder_like(start), target, recipe, seed=0)
+    trained, again = (initial_model(start, target, recipe, seed=0) for _ in range(2))
+    control = initial_model(random_encoder_like(start), target, recipe, seed=0)
     assert trained.config == control.config
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
     assert [getattr(trained.config, name) for name in dropouts] == [0.2, 0.2, 0.3]
@@ -194,10 +194,10 @@ def test_labels_are_matched_by_name_whatever_their_order(data, start, tmp_path):
 
 @pytest.mark.parametrize("tokens", [1, 10_000])
 def test_the_size_of_evaluation_batches_changes_no_answer(task, task_data, config, tokenizer_directory, tokens):
-    started = start_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=3)
-    prepared = prepare_split(task, task_data, "dev", started.tokenizer, task.recipe)
+    initial = initial_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=3)
+    prepared = prepare_split(task, task_data, "dev", initial.tokenizer, task.recipe)
     one, two = (
-        evaluate_model(started.model, task, prepared, ComputeOptions(torch.device("cpu"), "fp32", size)).predictions
+        evaluate_model(initial.model, task, prepared, ComputeOptions(torch.device("cpu"), "fp32", size)).predictions
         for size in (tokens, 77)
     )
     assert [p["id"] for p in one] == [e.identifier for e in prepared.examples]
@@ -354,7 +354,7 @@ def command(table, pretrained):
 
 
 def test_command_and_python_write_the_same_files(command, table, pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.finetuning.recipe.MIN_UPDATES", 8)
+    monkeypatch.setattr("albert.finetuning.fill_in.MIN_UPDATES", 8)
     folders = one, two = tmp_path / "one", tmp_path / "two"
     assert command(one) == 0
     albert.finetune(**table, text="review", label="label", model=pretrained, output=two, device="cpu")

@@ -19,9 +19,9 @@ from albert.columns.read import read_task
 from albert.finetuning import probe
 from albert.finetuning.batches import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
+from albert.finetuning.initial_model import initial_model
 from albert.finetuning.probe import solve_head
 from albert.finetuning.selection import BestModel
-from albert.finetuning.start import start_model
 from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
@@ -72,10 +72,10 @@ def test_solved_head_is_better_than_a_constant(task, task_data, start, also_untr
     """On its training rows, without any update, for every kind of head that is one linear map."""
     if not task.target.is_linear:
         pytest.skip("spans have no such head")
-    started = start_model(start, task.target, task.recipe, seed=0)
-    split = prepare_split(task, task_data, "train", started.tokenizer, task.recipe)
+    initial = initial_model(start, task.target, task.recipe, seed=0)
+    split = prepare_split(task, task_data, "train", initial.tokenizer, task.recipe)
     batches = task_batches(task, split, task.recipe, FinetuningSettings())
-    model = started.model.eval()
+    model = initial.model.eval()
     solved = solve_head(model, task.target, batches, COMPUTE, cross_validate=True)
     assert solved is not None
     assert solved.cross_validated is not None

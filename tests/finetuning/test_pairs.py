@@ -12,8 +12,8 @@ from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import run
-from albert.finetuning.recipe import choose_pairs
-from albert.finetuning.start import RandomEncoder, beginning_of
+from albert.finetuning.fill_in import choose_pairs
+from albert.finetuning.initial_model import RandomEncoder, beginning_of
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
 from albert.recipes.architecture import AlbertConfig

@@ -14,7 +14,7 @@ from albert.cli.main import run
 from albert.columns.read import read_task
 from albert.finetuning.batches import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
 from albert.inference.predictor import Predictor
 from albert.recipes.finetuning import Distillation, FinetuningSettings

@@ -13,9 +13,9 @@ import albert
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.finetuning.batches import prepare_split, read_examples
 from albert.finetuning.evaluation import evaluate_directory
+from albert.finetuning.initial_model import RandomEncoder, initial_model
 from albert.finetuning.objective import TaskLoss
-from albert.finetuning.opened import head_description
-from albert.finetuning.start import RandomEncoder, start_model
+from albert.finetuning.opened_model import head_description
 from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
@@ -164,20 +164,20 @@ BOTH = pytest.mark.parametrize("task", ["tags", "labels"], indirect=True)
 @pytest.fixture
 def saved(task, config, tokenizer_directory, tmp_path):
     """A model with random weights, and its directory."""
-    started = start_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=1)
-    for parameter in started.model.parameters():
+    initial = initial_model(RandomEncoder(config, tokenizer_directory), task.target, task.recipe, seed=1)
+    for parameter in initial.model.parameters():
         parameter.data.normal_(std=0.3)
     extra = head_description(task, task.recipe, None)
-    save_model_directory(tmp_path / "model", started.model.eval(), tokenizer_directory, extra=extra)
-    return started, tmp_path / "model"
+    save_model_directory(tmp_path / "model", initial.model.eval(), tokenizer_directory, extra=extra)
+    return initial, tmp_path / "model"
 
 
 @BOTH
 def test_loss_is_that_of_transformers(task, saved, tmp_path):
-    started, directory = saved
-    prepared = prepare_split(task, tmp_path, "train", started.tokenizer, task.recipe)
+    initial, directory = saved
+    prepared = prepare_split(task, tmp_path, "train", initial.tokenizer, task.recipe)
     (batch,) = task_batches(task, prepared, task.recipe, FinetuningSettings()).micro_batches(0, 0, 1)
-    (loss,), (count,) = TaskLoss(task.target)(started.model, batch).losses.values(), batch.counts.values()
+    (loss,), (count,) = TaskLoss(task.target)(initial.model, batch).losses.values(), batch.counts.values()
     lengths = batch.packed.lengths
     ids, mask = (torch.zeros(len(lengths), max(lengths), dtype=torch.int64) for _ in range(2))
     labels = torch.full_like(ids, IGNORE_INDEX) if isinstance(task.target, TokenTagging) else batch.targets

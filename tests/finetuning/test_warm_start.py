@@ -10,7 +10,7 @@ from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning.start import PretrainedEncoder, start_model
+from albert.finetuning.initial_model import PretrainedEncoder, initial_model
 from albert.finetuning.task_run import finetune
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.packing import pack
@@ -50,15 +50,15 @@ def logits(model, length=20):
 
 
 def test_head_of_another_task_is_replaced(mnli):
-    started = start_model(PretrainedEncoder(str(mnli)), ENTAILMENT, RECIPE, seed=0)
-    assert started.model.classifier.out_features == 2
-    assert any("newly initialised: classifier.weight" in note for note in started.notes)
+    initial = initial_model(PretrainedEncoder(str(mnli)), ENTAILMENT, RECIPE, seed=0)
+    assert initial.model.classifier.out_features == 2
+    assert any("newly initialised: classifier.weight" in note for note in initial.notes)
     source = open_model(mnli, "classification").model
-    assert torch.equal(started.model.albert.pooler.weight, source.albert.pooler.weight)
+    assert torch.equal(initial.model.albert.pooler.weight, source.albert.pooler.weight)
 
 
 def keep_head(model, target):
-    return start_model(PretrainedEncoder(str(model), keep_head=True), target, RECIPE, seed=0)
+    return initial_model(PretrainedEncoder(str(model), keep_head=True), target, RECIPE, seed=0)
 
 
 def test_kept_head_is_reordered_to_the_labels_of_the_task(mnli):
@@ -118,10 +118,12 @@ def test_untrained_positions_are_noted(data, config, tokenizer_directory, tmp_pa
     model = AlbertForSequenceClassification(config, 2)
     save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"max_sequence_length": 16})
     start = PretrainedEncoder(str(tmp_path / "m"))
-    started = start_model(start, ENTAILMENT, RECIPE, seed=0)
-    tiled = start_model(replace(start, changes=ArchitectureChanges(extend_positions=True)), ENTAILMENT, RECIPE, seed=0)
+    initial = initial_model(start, ENTAILMENT, RECIPE, seed=0)
+    tiled = initial_model(
+        replace(start, changes=ArchitectureChanges(extend_positions=True)), ENTAILMENT, RECIPE, seed=0
+    )
     table = "albert.embeddings.position_embeddings.weight"
-    assert torch.equal(tiled.model.state_dict()[table], started.model.state_dict()[table][:16].repeat(4, 1))
+    assert torch.equal(tiled.model.state_dict()[table], initial.model.state_dict()[table][:16].repeat(4, 1))
     announced = {}
     result = finetune(SHORT, start, data / "choice", tmp_path / "run", settings=CPU, announce=announced.update)
     before = [line for line in announced["before_training"] if "positions from 16 on were never trained" in line]

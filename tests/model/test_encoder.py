@@ -154,7 +154,7 @@ def test_shared_weights_are_prepared_once_per_forward_pass(config, packed_of, mo
         AlbertModel(config)(packed_of((7, 9)))
     (matrices,) = calls
     assert {matrix.dtype for matrix in matrices} == {torch.bfloat16 if precision == "bf16" else torch.float32}
-    assert matrices.joined.shape == (3 * config.hidden_size, config.hidden_size)
+    assert matrices.qkv.shape == (3 * config.hidden_size, config.hidden_size)
 
 
 @pytest.mark.parametrize("at_once", [7, 1 << 16])

@@ -57,17 +57,17 @@ def assert_close(tensor, expected, tolerance):
 def test_every_token_has_one_cell(lengths):
     packed = pack([np.arange(length) for length in lengths], [np.zeros(length, np.int64) for length in lengths])
     assert packed.lengths == tuple(lengths)
-    assert packed.n_tokens == sum(lengths) == len(packed.token_ids) == len(packed.cells)
+    assert packed.n_tokens == sum(lengths) == len(packed.token_ids) == len(packed.gather_index)
     assert packed.n_sequences == len(lengths)
     assert packed.position_ids.tolist() == [position for length in lengths for position in range(length)]
     assert packed.token_ids[packed.first_positions].tolist() == [0] * len(lengths)
     positions = torch.cat([group.positions.reshape(-1) for group in packed.groups])
-    assert positions[packed.cells].tolist() == list(range(packed.n_tokens))
+    assert positions[packed.gather_index].tolist() == list(range(packed.n_tokens))
     no_padding = torch.zeros(max(lengths) * len(lengths), dtype=torch.bool)
     padded = torch.cat(
         [no_padding[: g.positions.numel()] if g.padded is None else g.padded.reshape(-1) for g in packed.groups]
     )
-    assert not padded[packed.cells].any()
+    assert not padded[packed.gather_index].any()
     assert int((~padded).sum()) == packed.n_tokens
 
 
@@ -138,7 +138,7 @@ def test_the_gradients_of_a_packed_batch_are_those_of_single_sequences(config, s
         assert_close(gradients[name], parameter.grad, TOLERANCE[dtype] * 10)
 
 
-# ---- attention by boundaries, as on a GPU ----------------------------------------------------------------------------
+# ---- attention by cu_seqlens, as on a GPU ----------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, where attention is torch's kernel")

@@ -112,7 +112,7 @@ def test_the_tensors_of_a_step_share_one_storage(tiny_samples):
             tensor
             for batch in batches
             for tensor in (batch.masked_positions, batch.masked_labels, batch.order_labels, batch.packed.token_ids,
-                           batch.packed.cells, *(group.positions for group in batch.packed.groups))
+                           batch.packed.gather_index, *(group.positions for group in batch.packed.groups))
         ]  # fmt: skip
         assert len(tensors) >= 64 * 6 and len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
         assert rows(*batches) == rows(*source.micro_batches(step, 0, 1))

@@ -88,9 +88,9 @@ def test_a_step_has_every_sample_once(tiny_samples, shape, ranks):
 def test_fillers_of_empty_rows_are_short_and_have_no_labels(tiny_samples, shape):
     for batch in FixedBatches(tiny_samples, 24, shape).micro_batches(0, 0, 1):
         parts, n, masked = shape.parts(batch.buffer), len(batch.lengths), batch.counts["masked_tokens"]
-        lengths = parts.boundaries.diff()
-        assert lengths[:n].tolist() == list(batch.lengths) and parts.boundaries[-1] == shape.rows
-        assert lengths.min() >= 0 and lengths.max() <= shape.longest
+        lengths = parts.cu_seqlens.diff()
+        assert lengths[:n].tolist() == list(batch.lengths) and parts.cu_seqlens[-1] == shape.rows
+        assert lengths.min() >= 0 and lengths.max() <= shape.max_seqlen
         assert (parts.order_labels[n:] == -100).all() and (parts.masked_labels[masked:] == -100).all()
         assert (parts.masked_labels != -100).sum() == masked
         assert torch.equal(parts.position_ids, torch.cat([torch.arange(length) for length in lengths.tolist()]))
@@ -148,13 +148,13 @@ def test_a_sequence_too_long_for_the_shape_is_refused():
 
 def test_attention_by_boundaries_equals_attention_of_each_sequence():
     lengths = [5, 0, 1, 7, 3]
-    boundaries = torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32)
+    cu_seqlens = torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32)
     qkv = torch.randn(3, sum(lengths), 2, 4, dtype=torch.float64, requires_grad=True)
-    result, _ = varlen_attention(*qkv, boundaries, 7, 0.5)
+    result, _ = varlen_attention(*qkv, cu_seqlens, 7, 0.5)
     expected = torch.cat(
         [
             plain_attention(*(part.transpose(0, 1)[None] for part in qkv[:, first:last]), None)[0].transpose(0, 1)
-            for first, last in pairwise(boundaries.tolist())
+            for first, last in pairwise(cu_seqlens.tolist())
             if first < last
         ]
     )

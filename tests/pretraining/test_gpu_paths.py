@@ -58,8 +58,8 @@ def test_paths_that_agree_are_used(checked, capsys, dropout):
     assert capsys.readouterr().err == ""
 
 
-def wrong_kernel(query, key, value, boundaries, longest, scale):
-    return attention_kernel(query, key, value, boundaries, longest, 2 * scale)
+def wrong_kernel(query, key, value, cu_seqlens, max_seqlen, scale):
+    return attention_kernel(query, key, value, cu_seqlens, max_seqlen, 2 * scale)
 
 
 def missing_kernel(*_):

@@ -10,7 +10,7 @@ from albert.recipes.finetuning import RecipeChanges, TaskRecipe
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.json_files import common_fields
 from albert.runtime.manifest import input_hash
-from albert.tables.rows import ending_of, read_table, without_collection
+from albert.tables.rows import ending_of, gc_disabled, read_table
 from albert.tables.table import Row, Table, convert_rows
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.from_table import Inferred
@@ -109,7 +109,7 @@ def _inferred(
 
 def prepare_rows(task: TableTask, table: Table) -> Table:
     """The rows as a declared task reads them, with the identifiers that the user names."""
-    with without_collection():
+    with gc_disabled():
         table = replace(table, rows=list(table.rows))
     if task.id is not None:
         table = _with_identifiers(table, task.id)

@@ -11,7 +11,7 @@ from typing import Any
 
 from albert.finetuning.batches import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import decoded_outputs, score_predictions
-from albert.finetuning.opened import open_for_task
+from albert.finetuning.opened_model import open_for_task
 from albert.inference.engine import InferencePrecision, PackedModel
 from albert.model.albert import check_depth, set_depth
 from albert.model.cost import count_flops

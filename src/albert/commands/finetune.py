@@ -32,8 +32,8 @@ from albert.tasks.table_task import HeldOut, TableTask, load_table_task
 
 if TYPE_CHECKING:
     from albert.columns.read import ReadTask
-    from albert.finetuning.start import Start
-    from albert.finetuning.trained import FinetuningResult
+    from albert.finetuning.initial_model import Start
+    from albert.finetuning.task_training import FinetuningResult
     from albert.report.reading import DataReport
     from albert.report.result import Result
 
@@ -371,7 +371,7 @@ def report_rows(
     on_rows: "Callable[[DataReport], None]",
 ) -> "DataReport | None":
     """Tell `on_rows` how the rows are read, before training; only the first process does."""
-    from albert.finetuning.recipe import given_values
+    from albert.finetuning.fill_in import given_values
 
     max_length = given_values(task, chosen.recipe)[0].max_length
     if not world().is_first:
@@ -439,7 +439,7 @@ def report_on_rows(
 
 def start_of(model: str, chosen: FinetuneKeys) -> "Start":
     """The source of the initial weights."""
-    from albert.finetuning.start import PretrainedEncoder, random_encoder_like
+    from albert.finetuning.initial_model import PretrainedEncoder, random_encoder_like
 
     encoder = PretrainedEncoder(model, chosen.architecture, chosen.keep_head)
     return random_encoder_like(encoder) if chosen.init == "random" else encoder

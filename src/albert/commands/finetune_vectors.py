@@ -134,7 +134,7 @@ def finetune_vectors(
             hold_out_pairs,
             read_text_pairs,
         )
-        from albert.finetuning.start import PretrainedEncoder
+        from albert.finetuning.initial_model import PretrainedEncoder
         from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
         from albert.recipes.finetuning import FinetuningSettings

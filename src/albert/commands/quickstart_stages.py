@@ -12,9 +12,9 @@ from rich.console import Console
 
 from albert.columns.read import declare_custom_task
 from albert.commands.sample import AUTHORS, labelled_passages, split_chapters, write_passages, write_text_corpus
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
-from albert.finetuning.trained import FinetuningResult
+from albert.finetuning.task_training import FinetuningResult
 from albert.inference.predictor import Predictor
 from albert.pretraining.run import PretrainingResult, pretrain
 from albert.recipes.finetuning import FinetuningSettings, TaskRecipe

@@ -34,7 +34,7 @@ from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
     from albert.finetuning.comparisons import Comparison
-    from albert.finetuning.recipe import RecipeLike
+    from albert.finetuning.fill_in import RecipeLike
     from albert.finetuning.seeds import BenchmarkResult, SeedsResult
     from albert.report.reading import DataReport
     from albert.report.result import Result

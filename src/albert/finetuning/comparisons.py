@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from albert.columns.read import TableSource
-from albert.finetuning.recipe import RecipeLike, given_values
+from albert.finetuning.fill_in import RecipeLike, given_values
+from albert.finetuning.initial_model import Start
 from albert.finetuning.several import SweepRun, finetune_one, require_one_that_ended
-from albert.finetuning.start import Start
-from albert.finetuning.trained import Announce
+from albert.finetuning.task_training import Announce
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice, simpler_models
 from albert.runtime.environment import lazy_import, world

@@ -21,8 +21,8 @@ from torch.nn import functional
 from albert.checkpoints.card import Card
 from albert.finetuning.batches import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
-from albert.finetuning.start import Start
-from albert.finetuning.trained import Announce, FinetuningResult
+from albert.finetuning.initial_model import Start
+from albert.finetuning.task_training import Announce, FinetuningResult
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.report.advice import AT_RANDOM
 from albert.runtime.environment import Ranks
@@ -278,7 +278,7 @@ def finetune_contrastive(
         if recipe.batch_size < 2 * ranks.size:
             raise InvalidConfiguration("batch_size", f"{recipe.batch_size} leaves a process fewer than 2 pairs")
         lower_case = encoder.vectors is not None and encoder.vectors.lower_case
-        tokenizer = encoder.started.tokenizer
+        tokenizer = encoder.initial.tokenizer
         encoding = (tokenizer, recipe.max_length, recipe.batch_size, settings.seed, lower_case)
         data = encode_pairs(pairs.texts, *encoding)
         dev = encode_pairs(scored.texts[:MAX_SCORED], *encoding)
@@ -328,7 +328,7 @@ class PairRun(EmbeddingRun):
             recipe=encoder.recipe,
             compute=encoder.compute,
             kind=KIND,
-            started=encoder.started,
+            initial=encoder.initial,
             sentence_vectors=learned,
             scored=self.dev,
             temperature=self.temperature,

@@ -16,9 +16,9 @@ from albert.checkpoints.card import Card
 from albert.checkpoints.model_directory import save_model_directory, weights_fingerprint, write_model
 from albert.checkpoints.sentence_transformers import POOLED, SENTENCE_KEY, SentenceVectors, open_dense
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.recipe import Recipe, fill_in_vectors, read_record, recipe_record
-from albert.finetuning.start import Start, StartedModel, beginning_of, start_inputs, start_model
-from albert.finetuning.trained import Announce, FinetuningResult, FinetuningTask
+from albert.finetuning.fill_in import Recipe, fill_in_vectors, read_record, recipe_record
+from albert.finetuning.initial_model import InitialModel, Start, beginning_of, initial_model, start_inputs
+from albert.finetuning.task_training import Announce, FinetuningResult, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.report.advice import AT_RANDOM
@@ -42,7 +42,7 @@ MAX_SCORED = 1000
 class OpenedEncoder:
     """An encoder before training, and how it is trained; nothing is left open."""
 
-    started: StartedModel
+    initial: InitialModel
     dense: nn.Module | None
     """The Dense modules after its pooling."""
     recipe: Recipe
@@ -51,28 +51,28 @@ class OpenedEncoder:
     @property
     def vectors(self) -> SentenceVectors | None:
         """How its texts become vectors, if its files say so."""
-        return self.started.sentence_vectors
+        return self.initial.sentence_vectors
 
     def record(self, kind: str, **more: Any) -> dict[str, Any]:
         """The content of `recipe.json`."""
         return {
             "task": kind,
-            "start": self.started.source,
-            **({"changes": dict(self.started.changes)} if self.started.changes else {}),
+            "start": self.initial.source,
+            **({"changes": dict(self.initial.changes)} if self.initial.changes else {}),
             **recipe_record(self.recipe),
             **more,
         }
 
     def inputs(self) -> dict[str, Input]:
         """The encoder before training, its tokenizer, and the Dense modules after its pooling, if there are any."""
-        inputs = start_inputs(self.started)
+        inputs = start_inputs(self.initial)
         if self.dense is not None:
-            inputs["Dense modules"] = Input(self.started.source, weights_fingerprint(self.dense.state_dict()))
+            inputs["Dense modules"] = Input(self.initial.source, weights_fingerprint(self.dense.state_dict()))
         return inputs
 
     def pooled(self) -> PooledEncoder:
         """The encoder with the pooling that its files name, or the mean."""
-        encoder: Any = self.started.model
+        encoder: Any = self.initial.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # is not used
         return PooledEncoder(encoder, "mean" if self.vectors is None else self.vectors.pooling, dense=self.dense)
@@ -92,10 +92,10 @@ def open_encoder(
     record = read_record(earlier, kind)
     precision = default_precision(device)
     recipe = fill_in_vectors(usual, beginning_of(start), changes, settings, record, examples, precision)
-    started = start_model(start, None, recipe.values, settings.seed)
+    initial = initial_model(start, None, recipe.values, settings.seed)
     return OpenedEncoder(
-        started=started,
-        dense=open_dense(started.sentence_vectors),
+        initial=initial,
+        dense=open_dense(initial.sentence_vectors),
         recipe=recipe,
         compute=ComputeOptions(device, recipe.precision, settings.micro_batch_tokens),
     )
@@ -111,7 +111,7 @@ class EmbeddingTraining(FinetuningTask):
 
     kind: str
     """The name of the task in `config.json`."""
-    started: StartedModel
+    initial: InitialModel
     sentence_vectors: SentenceVectors | None
     """How the trained encoder's texts become vectors; None: by their mean."""
 
@@ -132,7 +132,7 @@ class EmbeddingTraining(FinetuningTask):
 
     def save(self, directory: Path) -> None:
         """Write the encoder as a model directory."""
-        write_model(directory, self.started.model, self.started.tokenizer_directory, extra=self.config_keys())
+        write_model(directory, self.initial.model, self.initial.tokenizer_directory, extra=self.config_keys())
 
 
 @dataclass(kw_only=True)
@@ -150,9 +150,9 @@ class EmbeddingRun(RunWork[FinetuningResult]):
         """The last part of `set_up`: score the encoder as it is."""
         self.task = task
         if self.ranks.is_first:
-            started = task.started
+            initial = task.initial
             journal = Journal(run.folder.journal_path)
-            journal.write("model", step=0, notes=[note for note in started.notes if note not in started.changed])
+            journal.write("model", step=0, notes=[note for note in initial.notes if note not in initial.changed])
             journal.close()
         self.before = task.evaluate()
         task.announce(self.announce, self.ranks)
@@ -162,9 +162,9 @@ class EmbeddingRun(RunWork[FinetuningResult]):
         """The scores before and after, and what was learned from."""
         if not self.ranks.is_first:
             return {}
-        started = time.perf_counter()
+        initial = time.perf_counter()
         after = self.task.evaluate()
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - initial
         figures = {
             "steps": training.steps,
             "epochs": self.encoder.recipe.epochs_of(training.steps),
@@ -178,7 +178,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
             "baseline_name": AT_RANDOM,
             "training": {**self.training_counts(), **figures},
             "evaluation": {**self.evaluation_counts(), "seconds": seconds},
-            "notes": [*self.encoder.started.changed, *self.notes()],
+            "notes": [*self.encoder.initial.changed, *self.notes()],
             "seed": self.encoder.recipe.settings.seed,
             "computed_in": self.encoder.compute.precision,
             "machine": describe_machine(),
@@ -186,7 +186,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
 
     def write(self, folder: RunFolder, report: Mapping[str, Any]) -> None:
         """The encoder and its card."""
-        started = self.encoder.started
+        initial = self.encoder.initial
         module = self.task.module
         assert isinstance(module, PooledEncoder)
         described = f"Vectors of texts: {POOLED[module.pooling]}, compared by cosine (`albert.load(...).embed`), "
@@ -194,14 +194,14 @@ class EmbeddingRun(RunWork[FinetuningResult]):
         card = replace(
             card,
             name=folder.path.name,
-            base=replace(started.base, languages=()),
+            base=replace(initial.base, languages=()),
             base_relation="finetune",
-            description=f"{described}{card.description}, starting from {started.source}.",
+            description=f"{described}{card.description}, starting from {initial.source}.",
         )
         save_model_directory(
             folder.model_path,
-            started.model,
-            started.tokenizer_directory,
+            initial.model,
+            initial.tokenizer_directory,
             extra=self.task.config_keys(),
             card=card,
             replace=True,

@@ -20,7 +20,7 @@ from albert.finetuning.batches import (
     read_examples,
     split_by_tokens,
 )
-from albert.finetuning.opened import open_for_task
+from albert.finetuning.opened_model import open_for_task
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast, parallel_map, pick_device

@@ -20,7 +20,7 @@ from albert.finetuning.batches import (
     split_by_tokens,
 )
 from albert.finetuning.evaluation import ComputeOptions, model_outputs
-from albert.finetuning.opened import OpenedForTask, open_for_task
+from albert.finetuning.opened_model import OpenedForTask, open_for_task
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPairClassification,

@@ -47,7 +47,7 @@ class Scorer:
 
     def original_units(self) -> AbstractContextManager[None]:
         """While training, let the head give numbers in the unit of the data."""
-        return nullcontext() if self.scale is None else self.scale.folded(self.model.classifier)
+        return nullcontext() if self.scale is None else self.scale.baked(self.model.classifier)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the current model on the development set; its head gives numbers in the unit of the data."""

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from albert.finetuning.evaluation import evaluate_directory, write_predictions
+from albert.finetuning.fill_in import RecipeLike, read_record
+from albert.finetuning.initial_model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
-from albert.finetuning.recipe import RecipeLike, read_record
 from albert.finetuning.several import finetune_one, require_one_that_ended
-from albert.finetuning.start import PretrainedEncoder, Start
 from albert.finetuning.task_run import check_run, save_custom_task
-from albert.finetuning.trained import Announce
+from albert.finetuning.task_training import Announce
 from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
 from albert.report.advice import advice, simpler_models
 from albert.runtime.environment import world

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.finetuning.fill_in import RecipeLike
+from albert.finetuning.initial_model import Start
 from albert.finetuning.objective import TeacherLogits
-from albert.finetuning.recipe import RecipeLike
-from albert.finetuning.start import Start
 from albert.finetuning.task_run import finetune
-from albert.finetuning.trained import Announce
+from albert.finetuning.task_training import Announce
 from albert.recipes.finetuning import FinetuningSettings
 from albert.report.advice import all_scores
 from albert.runtime.errors import Diverged

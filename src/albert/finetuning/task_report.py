@@ -9,9 +9,9 @@ import torch
 from albert.checkpoints.card import Card
 from albert.columns.read import TableSource
 from albert.finetuning.evaluation import Evaluation, analysis_of
-from albert.finetuning.recipe import MAX_RATE
+from albert.finetuning.fill_in import MAX_RATE
 from albert.finetuning.selection import describe_selection, development_curve, development_trend
-from albert.finetuning.trained import TaskTraining
+from albert.finetuning.task_training import TaskTraining
 from albert.model.cost import count_parameters
 from albert.report.advice import FROZEN, advice, all_scores, next_step, simpler_models
 from albert.report.card import card_scores, measured_scores
@@ -42,7 +42,7 @@ def task_report(
         selection["rule"] = "selection: none, the encoder is frozen and its head was solved"
         selection["note"] = selection["rule"]
     linear = trained.scorer.linear_baseline(balanced=settings.class_weights is not None)
-    encoding = (trained.started.tokenizer, trained.recipe.values)
+    encoding = (trained.initial.tokenizer, trained.recipe.values)
     training_scores = trained.scorer.training_scores(evaluation.target, *encoding)
     n_trained = training.steps * batches.batch_size
     epochs = trained.recipe.epochs_of(training.steps)
@@ -128,19 +128,19 @@ def task_card(
 ) -> Card:
     """The model card, with every score beside those of the baselines."""
     task = trained.task
-    started = trained.started
+    initial = trained.initial
     data_lines = [report["selection"]["note"], *counts_of_rows(report)]
     if examples:
         data_lines.append(
             f"examples.json holds {counted(len(examples), 'rows')} of the development set, without labels"
         )
     head = sum(p.numel() for n, p in trained.model.named_parameters() if not n.startswith("albert."))
-    parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
+    parts = {k: n for k, n in count_parameters(initial.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
     if not any(name.startswith("albert.pooler.") for name, _ in trained.model.named_parameters()):
         parts = {name: count for name, count in parts.items() if name not in ("pooler", "model")}
     own_table = task.name == UNNAMED
-    source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
+    source = f"fine-tuned on {'a table' if own_table else task.name}, starting from {initial.source}"
     return Card(
         name=trained.folder.path.name,
         description=task.description if own_table else f"{task.name}. {task.description}".strip(),
@@ -148,10 +148,10 @@ def task_card(
         recipe=_settings_of(trained),
         scores=card_scores({**report, "settings": {"frozen": trained.settings.frozen}}),
         measured=measured_scores(report, "a table" if own_table else task.name),
-        data=[source, *started.changed, *data_lines],
+        data=[source, *initial.changed, *data_lines],
         versions={"torch": torch.__version__},
         example=examples[0] if examples else {},
-        base=replace(started.base, languages=()) if isinstance(task.source, TableSource) else started.base,
+        base=replace(initial.base, languages=()) if isinstance(task.source, TableSource) else initial.base,
         base_relation="finetune",
     )
 
@@ -188,7 +188,7 @@ def _next_step(
         training_scores["scores"].get(metric),
         evaluation.scores[metric],
         (evaluation.baseline or {}).get(metric),
-        hidden_size=trained.started.config.hidden_size,
+        hidden_size=trained.initial.config.hidden_size,
         learning_rate=rate,
         higher_rate=min(2 * rate, max(MAX_RATE, rate)),
         epochs=trained.recipe.epochs,
@@ -199,7 +199,7 @@ def _next_step(
 
 
 def _notes(trained: TaskTraining) -> list[str]:
-    notes = [*trained.started.notes, *trained.notes]
+    notes = [*trained.initial.notes, *trained.notes]
     if isinstance(trained.task.source, TableSource) and not trained.task.target.per_token:
         similar = similar_labels(trained.task.target.class_names)
         notes += [f"the labels {labels} are different classes: are they one, with one spelling?" for labels in similar]

@@ -32,10 +32,7 @@ from albert.finetuning.batches import (
     read_examples,
 )
 from albert.finetuning.evaluation import ComputeOptions, Evaluation, write_predictions
-from albert.finetuning.objective import Teacher, TeacherLogits, open_teacher, training_setup
-from albert.finetuning.page_examples import page_examples
-from albert.finetuning.probe import describe, solve_head
-from albert.finetuning.recipe import (
+from albert.finetuning.fill_in import (
     Recipe,
     RecipeLike,
     choose_pairs,
@@ -44,11 +41,21 @@ from albert.finetuning.recipe import (
     read_record,
     recipe_record,
 )
+from albert.finetuning.initial_model import (
+    InitialModel,
+    RandomEncoder,
+    Start,
+    beginning_of,
+    initial_model,
+    start_inputs,
+)
+from albert.finetuning.objective import Teacher, TeacherLogits, open_teacher, training_setup
+from albert.finetuning.page_examples import page_examples
+from albert.finetuning.probe import describe, solve_head
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel
-from albert.finetuning.start import RandomEncoder, Start, StartedModel, beginning_of, start_inputs, start_model
 from albert.finetuning.task_report import task_card, task_report
-from albert.finetuning.trained import PROBE_NAME, Announce, FinetuningResult, TaskTraining
+from albert.finetuning.task_training import PROBE_NAME, Announce, FinetuningResult, TaskTraining
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
 from albert.report.notes import HEAD_NOT_SOLVED
 from albert.report.page import PAGE_NAME
@@ -90,7 +97,7 @@ def finetune(
     Args:
         output: the run directory. A stopped run is resumed by the same call; a finished run is returned as it is.
         recipe: a `TaskRecipe` is used unchanged; `RecipeChanges` replace some of the defaults; None uses the
-            defaults, see `albert.finetuning.recipe`.
+            defaults, see `albert.finetuning.fill_in`.
         teacher_logits: logits that earlier runs computed and that are not computed again; those of this run's teacher
             are added.
         announce: called before the first update with the learning rate, batch size, epochs, updates and length; see
@@ -175,10 +182,10 @@ class TaskRequest:
 
         # The encoder with a head, and the teacher.
         pairs = (settings.encode_pairs or "together", bool(settings.match_embedding))
-        started = start_model(self.start, task.target, recipe.values, settings.seed, *pairs)
+        initial = initial_model(self.start, task.target, recipe.values, settings.seed, *pairs)
         is_loaded = not isinstance(self.start, RandomEncoder)
-        about_model = [note for note in started.notes if is_loaded and note not in started.changed]
-        notes = [note for note in started.notes if note not in about_model]
+        about_model = [note for note in initial.notes if is_loaded and note not in initial.changed]
+        notes = [note for note in initial.notes if note not in about_model]
         positions = beginning.config.max_position_embeddings
         if recipe.values.max_length == positions < longest:
             remedy = "architecture.max_position_embeddings makes more positions"
@@ -190,7 +197,7 @@ class TaskRequest:
         # The rows as tokens.
         if held_out:
             counts["held_out"] = len(held_out)
-        encoding = (started.tokenizer, recipe.values)
+        encoding = (initial.tokenizer, recipe.values)
         tuning_split = encode_split(task, "held-out rows", held_out, {}, *encoding) if held_out else None
         train_split = encode_split(task, "train", examples, counts, *encoding)
         dev_split = encode_split(task, "dev", dev_rows, dev_counts, *encoding)
@@ -205,11 +212,11 @@ class TaskRequest:
         if scale is not None:
             batches = replace(batches, targets=scale.standardised(batches.targets))
             teacher = None if teacher is None else replace(teacher, scale=scale)
-        untrained = untrained_positions(started, [train_split, dev_split, *further])
-        started = replace(started, notes=(*notes, *untrained))
+        untrained = untrained_positions(initial, [train_split, dev_split, *further])
+        initial = replace(initial, notes=(*notes, *untrained))
         scorer = Scorer(
             task=task,
-            model=started.model,
+            model=initial.model,
             compute=compute,
             train_split=train_split,
             dev_split=dev_split,
@@ -219,14 +226,14 @@ class TaskRequest:
             scale=scale,
         )
         return TaskRun(
-            record=record_of(started, recipe, scorer),
-            inputs=inputs_of(started, batches, scorer, teacher, settings),
+            record=record_of(initial, recipe, scorer),
+            inputs=inputs_of(initial, batches, scorer, teacher, settings),
             plan=recipe.training_plan,
             ranks=ranks,
             device=device,
             read_from=self.read_from,
             recipe=recipe,
-            started=started,
+            initial=initial,
             about_model=about_model,
             untrained=untrained,
             batches=batches,
@@ -260,9 +267,9 @@ def task_batches(
     )
 
 
-def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) -> list[str]:
+def untrained_positions(initial: InitialModel, splits: Sequence[PreparedSplit]) -> list[str]:
     """A line if sequences reach positions that pre-training never trained."""
-    trained = started.trained_positions
+    trained = initial.trained_positions
     longer = 0 if trained is None else sum(int((each.features.sequences.lengths > trained).sum()) for each in splits)
     if not longer:
         return []
@@ -271,22 +278,22 @@ def untrained_positions(started: StartedModel, splits: Sequence[PreparedSplit]) 
     return [f"positions from {trained} on were never trained, and {longer:,} of {total:,} texts reach them: {remedy}"]
 
 
-def record_of(started: StartedModel, recipe: Recipe, scorer: Scorer) -> dict[str, Any]:
+def record_of(initial: InitialModel, recipe: Recipe, scorer: Scorer) -> dict[str, Any]:
     """The content of `recipe.json`."""
     distillation = recipe.settings.distillation
     return {
         "task": scorer.task.name,
         "inputs": to_json(scorer.task.inputs),
         "target": to_json(scorer.task.target),
-        "start": started.source,
-        **({"changes": dict(started.changes)} if started.changes else {}),
+        "start": initial.source,
+        **({"changes": dict(initial.changes)} if initial.changes else {}),
         **recipe_record(recipe, None if distillation is None else model_name(distillation.teacher)),
         **({} if scorer.scale is None else {TARGET_SCALE_KEY: vars(scorer.scale)}),
     }
 
 
 def inputs_of(
-    started: StartedModel,
+    initial: InitialModel,
     batches: TaskBatches,
     scorer: Scorer,
     teacher: Teacher | None,
@@ -299,7 +306,7 @@ def inputs_of(
     inputs = {
         "training data": Input(counted(len(scorer.train_split.examples), "examples"), trained),
         "development set": Input(counted(len(scored), "examples"), examples_fingerprint(scored)),
-        **start_inputs(started),
+        **start_inputs(initial),
     }
     if teacher is not None and settings.distillation is not None:
         inputs["teacher"] = Input(model_name(settings.distillation.teacher), teacher.fingerprint)
@@ -325,7 +332,7 @@ class TaskRun(RunWork[FinetuningResult]):
     MAY_CHANGE = FINETUNING_MAY_CHANGE
 
     recipe: Recipe
-    started: StartedModel
+    initial: InitialModel
     about_model: list[str]
     """What was loaded, for the journal."""
     untrained: list[str]
@@ -342,8 +349,8 @@ class TaskRun(RunWork[FinetuningResult]):
         folder = run.folder
         settings = self.recipe.settings
         scorer = self.scorer
-        model: Any = self.started.model
-        if scorer.scale is not None and self.started.changes.get("keep_head"):
+        model: Any = self.initial.model
+        if scorer.scale is not None and self.initial.changes.get("keep_head"):
             scorer.scale.take_out(model.classifier)
         model.to(self.device)
         before_training = []
@@ -366,7 +373,7 @@ class TaskRun(RunWork[FinetuningResult]):
             workers=self.batches.workers,
             recipe=self.recipe,
             compute=scorer.compute,
-            started=self.started,
+            initial=self.initial,
             folder=folder,
             scorer=scorer,
             batches=self.batches,
@@ -425,11 +432,11 @@ class TaskRun(RunWork[FinetuningResult]):
         task = self.scorer.task
         tuned = self.evaluation.target
         shown = page_examples(task, self.scorer.dev_split.examples, self.recipe.settings.page_examples)
-        tuned.bake(self.started.model)
+        tuned.bake(self.initial.model)
         save_model_directory(
             folder.model_path,
-            self.started.model,
-            self.started.tokenizer_directory,
+            self.initial.model,
+            self.initial.tokenizer_directory,
             extra=self.training.config_keys() | tuned.tuned_keys,
             card=task_card(self.training, self.evaluation, report, shown),
             examples=shown,

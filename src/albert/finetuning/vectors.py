@@ -25,8 +25,8 @@ from albert.checkpoints.card import Card
 from albert.finetuning.batches import TaskBatch, TaskBatches
 from albert.finetuning.embedding import MAX_SCORED, EmbeddingRun, EmbeddingTraining, open_encoder
 from albert.finetuning.evaluation import model_outputs
-from albert.finetuning.start import Start, StartedModel
-from albert.finetuning.trained import Announce, FinetuningResult
+from albert.finetuning.initial_model import InitialModel, Start
+from albert.finetuning.task_training import Announce, FinetuningResult
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe, recipe_of_vectors
 from albert.runtime.distributed import wait_for_all
@@ -257,12 +257,12 @@ def vector_scores(
     return {SIMILARITY: 0.0 if correlation is None else float(correlation), COSINE: cosine}
 
 
-def encode_texts(texts: list[str], started: StartedModel, max_length: int) -> tuple[Sequences, Mapping[str, int]]:
+def encode_texts(texts: list[str], initial: InitialModel, max_length: int) -> tuple[Sequences, Mapping[str, int]]:
     """Every text as `[CLS] text [SEP]`, cut to `max_length` tokens, and counts of what was cut."""
-    own = started.sentence_vectors
+    own = initial.sentence_vectors
     if own is not None and own.lower_case:
         texts = [text.lower() for text in texts]
-    features = text_features([Example("", "", (text,)) for text in texts], started.tokenizer, max_length)
+    features = text_features([Example("", "", (text,)) for text in texts], initial.tokenizer, max_length)
     return features.sequences, features.counts
 
 
@@ -318,8 +318,8 @@ def finetune_vectors(
             why = f"{recipe.batch_size} texts are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         scored_texts = scored.texts[:MAX_SCORED]
-        sequences, cut = encode_texts(texts.texts, encoder.started, recipe.max_length)
-        dev_sequences, dev_cut = encode_texts(scored_texts, encoder.started, recipe.max_length)
+        sequences, cut = encode_texts(texts.texts, encoder.initial, recipe.max_length)
+        dev_sequences, dev_cut = encode_texts(scored_texts, encoder.initial, recipe.max_length)
         return VectorRun(
             record=encoder.record(KIND, teacher=teacher.name),
             inputs={
@@ -377,7 +377,7 @@ class VectorRun(EmbeddingRun):
         dev_teacher = dev_vectors.astype(np.float32)
         dev_targets = dev_teacher
         self.about_teacher = [f"learns the vectors of {self.teacher.name}, computed once in {directory}"]
-        hidden_size = encoder.started.config.hidden_size
+        hidden_size = encoder.initial.config.hidden_size
         width = hidden_size if encoder.vectors is None else encoder.vectors.width(hidden_size)
         if targets.shape[1] != width:
             path = run.folder.path / MAP_NAME
@@ -409,7 +409,7 @@ class VectorRun(EmbeddingRun):
             recipe=encoder.recipe,
             compute=encoder.compute,
             kind=KIND,
-            started=encoder.started,
+            initial=encoder.initial,
             sentence_vectors=learned,
             scored=self.dev_sequences,
             scored_targets=dev_targets,
@@ -458,5 +458,5 @@ class VectorRun(EmbeddingRun):
             description=f"learned from {self.teacher.name} on {counted(len(self.texts.texts), 'texts')}",
             recipe=recipe_of_vectors(self.encoder.recipe.values),
             scores=scores,
-            data=[*self.encoder.started.changed, *self.about_teacher, learned],
+            data=[*self.encoder.initial.changed, *self.about_teacher, learned],
         )

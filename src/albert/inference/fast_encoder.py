@@ -18,7 +18,7 @@ from albert.inference.linears import (
     WatchedLinear,
     make_linear,
 )
-from albert.model.attention import AttentionBlock, attend_by_boundaries
+from albert.model.attention import AttentionBlock, attend_varlen
 from albert.model.encoder import Encoder, FeedForwardBlock, InputScale, LayerScales
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, pad_rows, to_padded_blocks
 from albert.runtime.devices import multiplies_bf16
@@ -28,24 +28,24 @@ from albert.runtime.devices import multiplies_bf16
 # nothing per shape, where products by oneDNN keep up to 1 MB for each number and length of sequences.
 
 
-def attend(joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int) -> Float[Tensor, "tokens H"]:
-    """Attention of every token within its own sequence; the queries in `joined` are already scaled."""
+def attend(qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int) -> Float[Tensor, "tokens H"]:
+    """Attention of every token within its own sequence; the queries in `qkv` are already scaled."""
     if not packed.has_groups:
-        return attend_by_boundaries(joined, packed, heads, 1.0, dense_attention)
+        return attend_varlen(qkv, packed, heads, 1.0, dense_attention)
     if packed.has_equal_lengths:
-        cells = joined.view(packed.n_sequences, packed.lengths[0], joined.shape[1])
+        cells = qkv.view(packed.n_sequences, packed.lengths[0], qkv.shape[1])
         return _attend_group(cells, packed.groups[0], heads).flatten(0, 1)
-    if joined.dtype == torch.float32:
-        return _attend_by_length(joined, packed, heads)
+    if qkv.dtype == torch.float32:
+        return _attend_by_length(qkv, packed, heads)
     mixed = [
         _attend_group(cells, group, heads)
-        for cells, group in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)
+        for cells, group in zip(to_padded_blocks(qkv, packed), packed.groups, strict=True)
     ]
     return from_padded_blocks(mixed, packed, packed.n_tokens)
 
 
 def _attend_by_length(
-    joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int
+    qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int
 ) -> Float[Tensor, "tokens H"]:
     """Attention of equally long sequences together, as views of the tokens: nothing is padded, gathered or put back.
 
@@ -54,7 +54,7 @@ def _attend_by_length(
     mixed = []
     first = 0
     for length, sequences in packed.adjacent_lengths:
-        tokens = joined[first : first + sequences * length]
+        tokens = qkv[first : first + sequences * length]
         parts = tokens.view(sequences, length, 3, heads, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
         mixed.append(dense_attention(query, key, value, None).transpose(1, 2).reshape(len(tokens), -1))
@@ -66,8 +66,8 @@ def _attend_group(
     cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int
 ) -> Float[Tensor, "sequences length H"]:
     sequences, length, width = cells.shape
-    joined = cells.view(sequences, length, 3, heads, width // (3 * heads))
-    query, key, value = joined.permute(2, 0, 3, 1, 4).unbind()
+    qkv = cells.view(sequences, length, 3, heads, width // (3 * heads))
+    query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind()
     mask = None if group.padded is None else ~group.padded[:, None, None, :]
     mixed = dense_attention(query, key, value, mask)
     return mixed.transpose(1, 2).flatten(2)
@@ -86,7 +86,7 @@ def dense_attention(
 # --------------------------------------------------------------------------------------------------------------------
 # The encoder for inference: weights are prepared once, and nothing is kept for gradients.
 #
-# ALBERT applies the same few matrices L times. They are joined (query, key and value), cast and prepacked when the
+# ALBERT applies the same few matrices L times. Query, key and value are one matrix, cast and prepacked when the
 # model is opened; in int8 those of ALBERT-base take 7 MB, which stays in the cache from layer to layer. Hidden states
 # are bfloat16 at bf16 and float32 otherwise; LayerNorm and softmax are computed in float32.
 
@@ -186,11 +186,11 @@ class _FastAttention:
         matrices = block.matrices()
         width = block.query.out_features
         # The scale 1 / √(head size) of the scores is folded into the queries' weights.
-        divisors = torch.ones_like(matrices.joined_bias)
+        divisors = torch.ones_like(matrices.qkv_bias)
         divisors[:width] = (width // block.heads) ** -0.5
         products = torch.bfloat16 if precision == "int8" and multiplies_bf16(divisors.device) else states
-        weight = matrices.joined * divisors[:, None]
-        self.qkv = make_linear(weight, matrices.joined_bias * divisors, precision, products)
+        weight = matrices.qkv * divisors[:, None]
+        self.qkv = make_linear(weight, matrices.qkv_bias * divisors, precision, products)
         self.dense = make_linear(matrices.dense, matrices.dense_bias, precision, states)
 
     def __call__(self, hidden: Tensor, packed: PackedSequences) -> Tensor:

@@ -312,8 +312,8 @@ def _attention(
     heads = block.heads
     matrices = block.matrices()
     size = width // heads
-    joined = graph.linear(hidden, f"{name}.joined", matrices.joined, matrices.joined_bias, scales.qkv)
-    parts = graph.nodes("Split", 3, joined, [width] * 3, axis=-1)
+    qkv = graph.linear(hidden, f"{name}.joined", matrices.qkv, matrices.qkv_bias, scales.qkv)
+    parts = graph.nodes("Split", 3, qkv, [width] * 3, axis=-1)
     query, key, value = (graph.node("Reshape", part, [0, 0, heads, size]) for part in parts)
     query = graph.node("Mul", graph.node("Transpose", query, perm=[0, 2, 1, 3]), size**-0.5)
     scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 3, 1]))

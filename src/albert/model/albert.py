@@ -53,8 +53,8 @@ class FactorizedEmbedding(nn.Module):
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """Embed all tokens."""
         positions = self.position_embeddings.num_embeddings
-        if packed.longest > positions and not torch.compiler.is_compiling():
-            why = f"a sequence has {packed.longest} tokens, the model has {positions} positions"
+        if packed.max_seqlen > positions and not torch.compiler.is_compiling():
+            why = f"a sequence has {packed.max_seqlen} tokens, the model has {positions} positions"
             raise InvalidConfiguration("max_length", why, f"pack texts with at most {positions}")
         types = packed.token_type_ids
         if not self.has_types:  # RoBERTa and DistilBERT do not tell segments apart

@@ -132,7 +132,7 @@ def to_matmul_dtype(weight: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Attention of packed sequences by their boundaries, on a GPU.
+# Attention of packed sequences by the limits of their sequences (cu_seqlens), on a GPU.
 #
 # A custom operation, so that it is one node of a compiled graph: FlashAttention of `torch.nn.attention.varlen` on a
 # GPU, a loop over sequences on other devices (for tests). The kernel supports neither dropout nor float32; in these
@@ -154,14 +154,14 @@ class AttentionKernel:
 
 @torch.library.custom_op("albert::varlen_attention", mutates_args=())
 def varlen_attention(
-    query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, longest: int, scale: float
+    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, max_seqlen: int, scale: float
 ) -> tuple[Tensor, Tensor]:
     """softmax(scale query keyᵀ) value within each sequence, and the log-sum-exp of the scores.
 
     Args:
         query, key, value: [rows heads head_size].
-        boundaries: int32 [sequences + 1], ascending from 0 to the number of rows; sequences may be empty.
-        longest: an upper bound of the rows of a sequence.
+        cu_seqlens: int32 [sequences + 1], ascending from 0 to the number of rows; sequences may be empty.
+        max_seqlen: an upper bound of the rows of a sequence.
         scale: factor of the scores.
 
     Returns:
@@ -170,12 +170,12 @@ def varlen_attention(
     if query.device.type == "cuda":
         lazy_import(_KERNELS)
         output, normalizers, _ = torch.ops.torch_attn._varlen_attn(
-            query, key, value, boundaries, boundaries, longest, longest, False, scale
+            query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, False, scale
         )
         return output.contiguous(), normalizers
     output = query.new_zeros(query.shape)
     normalizers = query.new_zeros((query.shape[1], len(query)), dtype=torch.float32)
-    for rows in _sequence_rows(boundaries):
+    for rows in _sequence_rows(cu_seqlens):
         q, k, v = (operand[rows].transpose(0, 1) for operand in (query, key, value))
         scores = (q @ k.transpose(1, 2)).float() * scale
         normalizers[:, rows] = scores.logsumexp(-1)
@@ -191,8 +191,8 @@ def varlen_attention_backward(
     value: Tensor,
     output: Tensor,
     normalizers: Tensor,
-    boundaries: Tensor,
-    longest: int,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of query, key and value."""
@@ -200,12 +200,12 @@ def varlen_attention_backward(
         unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout
         lazy_import(_KERNELS)
         gradients = torch.ops.torch_attn._varlen_attn_backward(
-            grad_output.contiguous(), query, key, value, output, normalizers, boundaries, boundaries, longest, longest,
-            False, unused, scale,
+            grad_output.contiguous(), query, key, value, output, normalizers, cu_seqlens, cu_seqlens, max_seqlen,
+            max_seqlen, False, unused, scale,
         )  # fmt: skip
         return tuple(gradient.contiguous() for gradient in gradients)
     grad_query, grad_key, grad_value = (query.new_zeros(query.shape) for _ in range(3))
-    for rows in _sequence_rows(boundaries):
+    for rows in _sequence_rows(cu_seqlens):
         q, k, v, o, grad = (operand[rows].transpose(0, 1) for operand in (query, key, value, output, grad_output))
         probabilities = ((q @ k.transpose(1, 2)).float() * scale - normalizers[:, rows, None]).exp()
         grad_value[rows] = (probabilities.to(v.dtype).transpose(1, 2) @ grad).transpose(0, 1)
@@ -216,34 +216,34 @@ def varlen_attention_backward(
     return grad_query, grad_key, grad_value
 
 
-def _sequence_rows(boundaries: Tensor) -> list[slice]:
-    return [slice(first, last) for first, last in pairwise(boundaries.tolist()) if first < last]
+def _sequence_rows(cu_seqlens: Tensor) -> list[slice]:
+    return [slice(first, last) for first, last in pairwise(cu_seqlens.tolist()) if first < last]
 
 
 @varlen_attention.register_fake
-def _(query, key, value, boundaries, longest, scale):  # type: ignore[no-untyped-def]
+def _(query, key, value, cu_seqlens, max_seqlen, scale):  # type: ignore[no-untyped-def]
     return query.new_empty(query.shape), query.new_empty((query.shape[1], query.shape[0]), dtype=torch.float32)
 
 
 @varlen_attention_backward.register_fake
-def _(grad_output, query, key, value, output, normalizers, boundaries, longest, scale):  # type: ignore[no-untyped-def]
+def _(grad_output, query, key, value, output, normalizers, cu_seqlens, max_seqlen, scale):  # type: ignore[no-untyped-def]
     return query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, boundaries, ctx.longest, ctx.scale = inputs
-    ctx.save_for_backward(query, key, value, *output, boundaries)
+    query, key, value, cu_seqlens, ctx.max_seqlen, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, *output, cu_seqlens)
 
 
 def _backward(ctx: Any, grad_output: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return *varlen_attention_backward(grad_output, *ctx.saved_tensors, ctx.longest, ctx.scale), None, None, None
+    return *varlen_attention_backward(grad_output, *ctx.saved_tensors, ctx.max_seqlen, ctx.scale), None, None, None
 
 
 varlen_attention.register_autograd(_backward, setup_context=_setup_context)
 
 
-def attend_by_boundaries(
-    joined: Float[Tensor, "rows three_H"],
+def attend_varlen(
+    qkv: Float[Tensor, "rows three_H"],
     packed: PackedSequences,
     heads: int,
     scale: float,
@@ -253,36 +253,36 @@ def attend_by_boundaries(
     """Attention of every token to its own sequence, for a batch without groups.
 
     Args:
-        joined: queries, keys and values.
+        qkv: queries, keys and values.
         scale: factor of the scores.
         attend: attention of padded sequences, with this scale and dropout, where the kernel does not support it.
     """
-    longest = packed.longest
-    parts = joined.unflatten(1, (3, heads, -1))
-    without_kernel = joined.device.type == "cuda" and joined.dtype not in (torch.float16, torch.bfloat16)
+    max_seqlen = packed.max_seqlen
+    parts = qkv.unflatten(1, (3, heads, -1))
+    without_kernel = qkv.device.type == "cuda" and qkv.dtype not in (torch.float16, torch.bfloat16)
     if AttentionKernel.allowed and not (dropout or without_kernel):
         query, key, value = parts.unbind(1)
-        return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
-    starts = packed.boundaries[:-1, None].long()
-    column = torch.arange(longest, device=joined.device)
-    padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # a row without any column would be NaN
-    cells = (starts + column.where(~padded, 0)).clamp(max=len(joined) - 1)
+        return varlen_attention(query, key, value, packed.cu_seqlens, max_seqlen, scale)[0].flatten(1)
+    starts = packed.cu_seqlens[:-1, None].long()
+    column = torch.arange(max_seqlen, device=qkv.device)
+    padded = (column >= packed.cu_seqlens.diff()[:, None]) & (column > 0)  # a row without any column would be NaN
+    cells = (starts + column.where(~padded, 0)).clamp(max=len(qkv) - 1)
     query, key, value = parts[cells].permute(2, 0, 3, 1, 4)
     output = attend(query, key, value, ~padded[:, None, None, :])
-    row = torch.arange(len(joined), device=joined.device, dtype=torch.int32)
-    sequence = torch.searchsorted(packed.boundaries[1:].contiguous(), row, right=True)
+    row = torch.arange(len(qkv), device=qkv.device, dtype=torch.int32)
+    sequence = torch.searchsorted(packed.cu_seqlens[1:].contiguous(), row, right=True)
     return output.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
 
 
 class AttentionMatrices(NamedTuple):
     """Weights of an attention block in the matmul dtype, computed once per forward pass for all layers that share it.
 
-    Query, key and value are joined for a single product. They are separate parameters because LAMB adapts each by its
-    own norm.
+    Query, key and value are one matrix, for a single product. They are separate parameters because LAMB adapts each
+    by its own norm.
     """
 
-    joined: Float[Tensor, "three_H H"]
-    joined_bias: Float[Tensor, " three_H"]
+    qkv: Float[Tensor, "three_H H"]
+    qkv_bias: Float[Tensor, " three_H"]
     dense: Float[Tensor, "H H"]
     dense_bias: Float[Tensor, " H"]
 
@@ -316,14 +316,14 @@ class AttentionBlock(nn.Module):
         self, hidden: Float[Tensor, "rows H"], packed: PackedSequences, matrices: AttentionMatrices
     ) -> Float[Tensor, "rows H"]:
         """Let every token attend to the tokens of its own sequence; rows after the tokens are padding rows."""
-        joined = linear(hidden, matrices.joined, matrices.joined_bias)
+        qkv = linear(hidden, matrices.qkv, matrices.qkv_bias)
         if packed.has_groups:
-            blocks = [self._attend(*pair) for pair in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)]
+            blocks = [self._attend(*pair) for pair in zip(to_padded_blocks(qkv, packed), packed.groups, strict=True)]
             attended = from_padded_blocks(blocks, packed, len(hidden))
         else:
             scale = (hidden.shape[1] // self.heads) ** -0.5
             dropout = self._dropout_now
-            attended = attend_by_boundaries(joined, packed, self.heads, scale, self._of_padded, dropout)
+            attended = attend_varlen(qkv, packed, self.heads, scale, self._of_padded, dropout)
         return self.layer_norm(hidden + self.dropout(linear(attended, matrices.dense, matrices.dense_bias)))
 
     def _attend(

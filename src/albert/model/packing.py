@@ -1,7 +1,7 @@
-"""Packed sequences: the tokens of a batch one after the other, with boundaries; only attention uses padding.
+"""Packed sequences: the tokens of a batch one after the other, with their limits; only attention uses padding.
 
 Embeddings, projections, feed-forward blocks and heads compute real tokens only. Attention on a CPU groups sequences of
-similar lengths and pads each group to a block; on a GPU a kernel uses the boundaries.
+similar lengths and pads each group to a block; on a GPU a kernel uses `cu_seqlens`, the cumulative lengths.
 `padded_rows` rounds the number of rows up, because oneDNN compiles a kernel for each matrix shape."""
 
 from collections.abc import Sequence
@@ -47,9 +47,9 @@ class PackedSequences:
         lengths: tokens of each sequence, including special tokens.
         first_positions: index of each sequence's [CLS].
         groups: padded blocks for attention on a CPU; empty on a GPU.
-        cells: index of each token in the concatenated, flattened blocks.
-        boundaries: int32, start of each sequence and end of the last one, for attention on a GPU.
-        longest: an upper bound of the lengths.
+        gather_index: index of each token in the concatenated, flattened blocks; empty on a GPU.
+        cu_seqlens: int32, start of each sequence and end of the last one, for attention on a GPU.
+        max_seqlen: an upper bound of the lengths.
     """
 
     token_ids: Int[Tensor, " tokens"]
@@ -58,9 +58,9 @@ class PackedSequences:
     lengths: tuple[int, ...]
     first_positions: Int[Tensor, " sequences"]
     groups: tuple[AttentionGroup, ...]
-    cells: Int[Tensor, " cells"]
-    boundaries: Int[Tensor, " sequences_and_one"]
-    longest: int
+    gather_index: Int[Tensor, " gathered"]
+    cu_seqlens: Int[Tensor, " sequences_and_one"]
+    max_seqlen: int
 
     @property
     def n_tokens(self) -> int:
@@ -84,7 +84,7 @@ class PackedSequences:
 
     @property
     def has_groups(self) -> bool:
-        """Whether attention uses padded blocks instead of boundaries."""
+        """Whether attention uses padded blocks instead of cu_seqlens."""
         return len(self.groups) > 0
 
     def to(self, device: str | torch.device) -> "PackedSequences":
@@ -93,10 +93,10 @@ class PackedSequences:
         return self if device.type == "cpu" else self.without_groups(device)
 
     def without_groups(self, device: torch.device) -> "PackedSequences":
-        """The batch on a device, for attention by boundaries."""
-        names = ("token_ids", "token_type_ids", "position_ids", "first_positions", "boundaries")
+        """The batch on a device, for attention by cu_seqlens."""
+        names = ("token_ids", "token_type_ids", "position_ids", "first_positions", "cu_seqlens")
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
-        return replace(self, **moved, groups=(), cells=self.cells[:0].to(device))
+        return replace(self, **moved, groups=(), gather_index=self.gather_index[:0].to(device))
 
 
 def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) -> PackedSequences:
@@ -123,7 +123,7 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
     if len(lengths) == 1:
         return _pack_one(torch.from_numpy(token_ids), torch.from_numpy(token_type_ids))
     starts = np.cumsum(lengths) - lengths
-    groups, cells = _attention_groups(lengths, starts, len(token_ids))
+    groups, gather_index = _attention_groups(lengths, starts, len(token_ids))
     return PackedSequences(
         token_ids=torch.from_numpy(token_ids),
         token_type_ids=torch.from_numpy(token_type_ids),
@@ -131,9 +131,9 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         lengths=tuple(lengths.tolist()),
         first_positions=torch.from_numpy(starts),
         groups=groups,
-        cells=torch.from_numpy(cells),
-        boundaries=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
-        longest=int(lengths.max(initial=1)),
+        gather_index=torch.from_numpy(gather_index),
+        cu_seqlens=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
+        max_seqlen=int(lengths.max(initial=1)),
     )
 
 
@@ -148,9 +148,9 @@ def _pack_one(token_ids: Tensor, token_type_ids: Tensor) -> PackedSequences:
         lengths=(length,),
         first_positions=torch.zeros(1, dtype=torch.int64),
         groups=(AttentionGroup(positions[None], None),),
-        cells=positions,
-        boundaries=torch.tensor((0, length), dtype=torch.int32),
-        longest=max(1, length),
+        gather_index=positions,
+        cu_seqlens=torch.tensor((0, length), dtype=torch.int32),
+        max_seqlen=max(1, length),
     )
 
 
@@ -253,60 +253,60 @@ def _padded_length(longest: int) -> int:
 # gradient.
 
 
-def to_padded_blocks(run: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
+def to_padded_blocks(tokens: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
     """The block [sequences, length, width] of each group; a view if all sequences have the same length."""
     if packed.has_equal_lengths:
-        return (run.view(packed.n_sequences, packed.lengths[0], run.shape[1]),)
-    return _ToRectangles.apply(run, packed)
+        return (tokens.view(packed.n_sequences, packed.lengths[0], tokens.shape[1]),)
+    return _ToBlocks.apply(tokens, packed)
 
 
 def from_padded_blocks(
-    cells: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
+    blocks: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
 ) -> Float[Tensor, "rows width"]:
     """The tokens of the blocks, followed by zeros up to `rows` (none if all sequences have the same length)."""
-    return cells[0].flatten(0, 1) if packed.has_equal_lengths else _FromRectangles.apply(packed, rows, *cells)
+    return blocks[0].flatten(0, 1) if packed.has_equal_lengths else _FromBlocks.apply(packed, rows, *blocks)
 
 
-def _gather(run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
+def _gather(tokens: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
     return tuple(
-        run.index_select(0, group.positions.flatten()).unflatten(0, group.positions.shape) for group in packed.groups
+        tokens.index_select(0, group.positions.flatten()).unflatten(0, group.positions.shape) for group in packed.groups
     )
 
 
-def _put_back(cells: Sequence[Tensor], packed: PackedSequences, rows: int) -> Tensor:
-    flat = torch.cat([block.flatten(0, 1) for block in cells])
-    run = flat.new_empty(rows, flat.shape[1])
-    torch.index_select(flat, 0, packed.cells, out=run[: packed.n_tokens])
-    run[packed.n_tokens :] = 0
-    return run
+def _put_back(blocks: Sequence[Tensor], packed: PackedSequences, rows: int) -> Tensor:
+    flat = torch.cat([block.flatten(0, 1) for block in blocks])
+    tokens = flat.new_empty(rows, flat.shape[1])
+    torch.index_select(flat, 0, packed.gather_index, out=tokens[: packed.n_tokens])
+    tokens[packed.n_tokens :] = 0
+    return tokens
 
 
-class _ToRectangles(torch.autograd.Function):
+class _ToBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, tokens: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
         ctx.packed = packed
-        ctx.rows = len(run)
-        return _gather(run, packed)
+        ctx.rows = len(tokens)
+        return _gather(tokens, packed)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return _put_back(gradients, ctx.packed, ctx.rows), None
 
 
-class _FromRectangles(torch.autograd.Function):
+class _FromBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, packed: PackedSequences, rows: int, *cells: Tensor) -> Tensor:
+    def forward(ctx: Any, packed: PackedSequences, rows: int, *blocks: Tensor) -> Tensor:
         ctx.packed = packed
-        return _put_back(cells, packed, rows)
+        return _put_back(blocks, packed, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (grad_run,) = gradients
-        grad_cells = _gather(grad_run, ctx.packed)
-        for grad_block, group in zip(grad_cells, ctx.packed.groups, strict=True):
+        (grad_tokens,) = gradients
+        grad_blocks = _gather(grad_tokens, ctx.packed)
+        for grad_block, group in zip(grad_blocks, ctx.packed.groups, strict=True):
             if group.padded is not None:
                 grad_block.masked_fill_(group.padded[:, :, None], 0)
-        return None, None, *grad_cells
+        return None, None, *grad_blocks
 
 
 # --------------------------------------------------------------------------------------------------------------------

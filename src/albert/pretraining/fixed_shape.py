@@ -49,7 +49,7 @@ class FixedTensors(NamedTuple):
     """[rows], like the next two."""
     token_type_ids: Tensor
     position_ids: Tensor
-    boundaries: Tensor
+    cu_seqlens: Tensor
     """[sequences + 1]."""
     order_labels: Tensor
     """[sequences], `NO_LABEL` where there is none."""
@@ -68,7 +68,7 @@ class FixedShape:
     sequences: int
     predictions: int
     """Masked tokens."""
-    longest: int
+    max_seqlen: int
     """Tokens of the longest sequence."""
 
     @property
@@ -79,7 +79,7 @@ class FixedShape:
     def holds(self, lengths: np.ndarray, masks: np.ndarray) -> bool:
         """Return whether sequences with these numbers of tokens and masks fit, with the fillers of empty rows."""
         empty = self.rows - int(lengths.sum())
-        fillers = -(-empty // self.longest)
+        fillers = -(-empty // self.max_seqlen)
         return empty >= 0 and len(lengths) + fillers <= self.sequences and int(masks.sum()) <= self.predictions
 
     def assign(self, lengths: np.ndarray, masks: np.ndarray) -> list[np.ndarray]:
@@ -99,7 +99,7 @@ class FixedShape:
     def fill(self, samples: Samples, buffer: Int32[np.ndarray, " width"]) -> None:
         """Write samples as one micro-batch."""
         parts = np.split(buffer, np.cumsum(self.sizes)[:-1])
-        tokens, types, places, boundaries, orders, positions, labels = parts
+        tokens, types, places, cu_seqlens, orders, positions, labels = parts
         ends = np.cumsum(samples.lengths)
         used = int(ends[-1])
         count = len(ends)
@@ -107,11 +107,11 @@ class FixedShape:
         tokens[:used] = samples.token_ids
         types[:used] = samples.token_type_ids
         tokens[used:] = types[used:] = 0
-        boundaries[0] = 0
-        boundaries[1 : count + 1] = ends
-        fillers = np.arange(1, len(boundaries) - count)
-        boundaries[count + 1 :] = np.minimum(used + fillers * self.longest, self.rows)
-        places[:] = np.arange(self.rows) - np.repeat(boundaries[:-1], np.diff(boundaries))
+        cu_seqlens[0] = 0
+        cu_seqlens[1 : count + 1] = ends
+        fillers = np.arange(1, len(cu_seqlens) - count)
+        cu_seqlens[count + 1 :] = np.minimum(used + fillers * self.max_seqlen, self.rows)
+        places[:] = np.arange(self.rows) - np.repeat(cu_seqlens[:-1], np.diff(cu_seqlens))
         orders[:count] = samples.order_labels
         orders[count:] = NO_LABEL
         positions[:masked] = samples.masked_positions
@@ -127,10 +127,10 @@ class FixedShape:
         return FixedBatch(buffer, tuple(samples.lengths.tolist()), samples.counts)
 
     def parts(self, buffer: Int32[Tensor, " width"]) -> FixedTensors:
-        """The parts of a micro-batch, in int64 except the boundaries."""
-        tokens, types, places, boundaries, orders, positions, labels = buffer.split(self.sizes)
+        """The parts of a micro-batch, in int64 except the cu_seqlens."""
+        tokens, types, places, cu_seqlens, orders, positions, labels = buffer.split(self.sizes)
         return FixedTensors(
-            tokens.long(), types.long(), places.long(), boundaries, orders.long(), positions.long(), labels.long(),
+            tokens.long(), types.long(), places.long(), cu_seqlens, orders.long(), positions.long(), labels.long(),
         )  # fmt: skip
 
 
@@ -295,10 +295,10 @@ class PretrainingLoss(nn.Module):
         """Sums of the losses, in the order of `TERMS`, and numbers of correct predictions."""
         parts = self.shape.parts(buffer)
         model = self.model
-        first = parts.boundaries[:-1].long().clamp(max=self.shape.rows - 1)
+        first = parts.cu_seqlens[:-1].long().clamp(max=self.shape.rows - 1)
         packed = PackedSequences(
-            parts.token_ids, parts.token_type_ids, parts.position_ids, (), first, (), first[:0], parts.boundaries,
-            self.shape.longest,
+            parts.token_ids, parts.token_type_ids, parts.position_ids, (), first, (), first[:0], parts.cu_seqlens,
+            self.shape.max_seqlen,
         )  # fmt: skip
         hidden = model.albert(packed)
         words = model.albert.embeddings.word_embeddings.weight

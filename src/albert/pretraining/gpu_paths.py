@@ -35,7 +35,7 @@ PLAIN_SEQUENCES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedForm:
+class WrappedModel:
     """What of a model is trained."""
 
     module: AlbertForPreTraining
@@ -52,7 +52,7 @@ def trained_form(
     samples: SampleSource,
     device: torch.device,
     ranks: Ranks,
-) -> TrainedForm:
+) -> WrappedModel:
     """Choose the form in which a model is trained; on a GPU its paths are checked first.
 
     Args:
@@ -76,7 +76,7 @@ def trained_form(
         model.to(device)
         if loss is not None and compiled and not on_gpu:
             loss.compile_graph()
-        return TrainedForm(module=model, loss=loss, checks=checks)
+        return WrappedModel(module=model, loss=loss, checks=checks)
     model.to("cpu")
     if loss is None:
         module = sharded_copy(model, ranks, device)
@@ -87,7 +87,7 @@ def trained_form(
         if compiled:
             loss.compile_graph()
     model.eval()
-    return TrainedForm(module=module, loss=loss, checks=checks)
+    return WrappedModel(module=module, loss=loss, checks=checks)
 
 
 def paths_of_recipe(

@@ -54,7 +54,7 @@ class OptimizerRecipe:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The learning rate as a function of the step (paper §4.1; appendix A.4). Who decides its peak: `recipes/pretraining.py`
-# and `finetuning/recipe.py`.
+# and `finetuning/fill_in.py`.
 
 
 def warmup_then_linear(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:

@@ -97,7 +97,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Table:
     with progress(f"Reading {path.name}", total=table.file.size / 1e6, unit="MB") as bar:
         reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
         if table.has_types:
-            with without_collection():
+            with gc_disabled():
                 rows = []
                 for number, record in enumerate(records_of(table, reached, counts, class_names=True)):
                     fields = fields_of(record.fields, record.where, unread)
@@ -119,7 +119,7 @@ def read_table(path: Path, layout: Layout | None = None) -> Table:
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Without Python's search for garbage, while a million small objects are made that are none."""
     collecting = gc.isenabled()
     gc.disable()

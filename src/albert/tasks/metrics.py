@@ -264,7 +264,7 @@ def task_scores(metrics: Sequence[Metric], gold: object, predicted: object) -> d
 # --------------------------------------------------------------------------------------------------------------------
 # Regression targets as standard scores.
 #
-# During training the head predicts standard scores. For evaluation and saving, mean and deviation are folded into its
+# During training the head predicts standard scores. For evaluation and saving, mean and deviation are baked into its
 # weight and bias, so that the model predicts numbers in the unit of the data, in transformers too.
 
 TARGET_SCALE_KEY = "target_scale"
@@ -289,21 +289,21 @@ class NumberScale:
         """Standard scores, float32."""
         return ((numbers.astype(np.float64) - self.mean) / self.deviation).astype(np.float32)
 
-    def fold_in(self, classifier: Any) -> None:
+    def bake(self, classifier: Any) -> None:
         """Make a linear head for standard scores predict numbers in the unit of the data: w' = s w, b' = s b + m."""
         classifier.weight.data.mul_(self.deviation)
         classifier.bias.data.mul_(self.deviation).add_(self.mean)
 
     def take_out(self, classifier: Any) -> None:
-        """The inverse of `fold_in`."""
+        """The inverse of `bake`."""
         classifier.weight.data.div_(self.deviation)
         classifier.bias.data.sub_(self.mean).div_(self.deviation)
 
     @contextmanager
-    def folded(self, classifier: Any) -> Iterator[None]:
-        """`fold_in` during a block; afterwards the head is restored bit for bit."""
+    def baked(self, classifier: Any) -> Iterator[None]:
+        """`bake` during a block; afterwards the head is restored bit for bit."""
         saved = [parameter.detach().clone() for parameter in classifier.parameters()]
-        self.fold_in(classifier)
+        self.bake(classifier)
         try:
             yield
         finally:

@@ -22,8 +22,8 @@ from albert.checkpoints.model_directory import (
 )
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
 from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
-from albert.finetuning.opened import label_columns
-from albert.finetuning.recipe import Beginning
+from albert.finetuning.fill_in import Beginning
+from albert.finetuning.opened_model import label_columns
 from albert.recipes.architecture import AlbertConfig, ArchitectureChanges
 from albert.recipes.finetuning import PairEncoding, TaskRecipe
 from albert.runtime.devices import seed_torch
@@ -79,7 +79,7 @@ def beginning_of(start: Start) -> Beginning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartedModel:
+class InitialModel:
     """A model before training.
 
     Attributes:
@@ -103,14 +103,14 @@ class StartedModel:
     """For the card of what is fine-tuned."""
 
 
-def start_model(
+def initial_model(
     start: Start,
     target: Task | None,
     recipe: TaskRecipe,
     seed: int,
     pairs: PairEncoding = "together",
     matching: bool = False,
-) -> StartedModel:
+) -> InitialModel:
     """Build the model for a target; random weights depend on the seed alone."""
     seed_torch("finetuning.head", seed)
     dropouts = {"classifier_dropout_prob": recipe.head_dropout}
@@ -153,7 +153,7 @@ def start_model(
     notes = (*_loading_notes(opened.loading_report), *changed)
     if "head_pooling" in overrides:
         notes += (f"the head reads the encoder's own pooling, {overrides['head_pooling']}, as its {MODULES_NAME} says",)
-    return StartedModel(
+    return InitialModel(
         model=model.train(),
         config=config,
         tokenizer=tokenizer,
@@ -168,14 +168,14 @@ def start_model(
     )
 
 
-def random_model(start: RandomEncoder, kind: Kind, config: AlbertConfig, n_outputs: int | None) -> StartedModel:
+def random_model(start: RandomEncoder, kind: Kind, config: AlbertConfig, n_outputs: int | None) -> InitialModel:
     """A model with random weights, and its tokenizer; raises InvalidConfiguration if this has too many pieces."""
     directory = start.tokenizer_directory
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocab_size > config.vocab_size:
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
         raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
-    return StartedModel(
+    return InitialModel(
         model=build_model(kind, config, n_outputs).train(),
         config=config,
         tokenizer=tokenizer,
@@ -234,10 +234,10 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     return (f"{report.source}: {state}", *filter(None, (new, report.not_used)), *report.notes)
 
 
-def start_inputs(started: StartedModel) -> dict[str, Input]:
+def start_inputs(initial: InitialModel) -> dict[str, Input]:
     """The initial weights and the tokenizer, as inputs of a run."""
-    tokenizer = started.tokenizer
+    tokenizer = initial.tokenizer
     return {
-        "initial weights": Input(started.source, weights_fingerprint(started.model.state_dict())),
+        "initial weights": Input(initial.source, weights_fingerprint(initial.model.state_dict())),
         "tokenizer": Input(counted(tokenizer.vocab_size, "pieces"), tokenizer.fingerprint),
     }

@@ -12,11 +12,11 @@ from albert.checkpoints.model_directory import write_model
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.evaluation import ComputeOptions, Evaluation
-from albert.finetuning.opened import head_description
-from albert.finetuning.recipe import Recipe
+from albert.finetuning.fill_in import Recipe
+from albert.finetuning.initial_model import InitialModel
+from albert.finetuning.opened_model import head_description
 from albert.finetuning.scoring import Scorer
 from albert.finetuning.selection import BestModel, evaluations_without_gain
-from albert.finetuning.start import StartedModel
 from albert.optim.optimizer import build_optimizer
 from albert.recipes.finetuning import FinetuningSettings
 from albert.runtime.environment import Ranks
@@ -86,7 +86,7 @@ class FinetuningTask(TrainingTask):
 class TaskTraining(FinetuningTask):
     """An encoder and a head on a task, with its scores and the choice of the best model."""
 
-    started: StartedModel
+    initial: InitialModel
     folder: RunFolder
     scorer: Scorer
     batches: TaskBatches
@@ -108,7 +108,7 @@ class TaskTraining(FinetuningTask):
     @property
     def model(self) -> nn.Module:
         """The model with its head, which is evaluated and saved; `module` is the form of it that is trained."""
-        return self.started.model
+        return self.initial.model
 
     def loss(self, model: nn.Module, batch: Batch) -> Sums:
         return self.objective(model, batch)
@@ -149,7 +149,7 @@ class TaskTraining(FinetuningTask):
             pairs = self.settings.encode_pairs or "together"
             self.model.load_state_dict(self.best.tensors(self.task.target, pairs))
         elif self.scorer.scale is not None:
-            self.scorer.scale.fold_in(self.model.classifier)
+            self.scorer.scale.bake(self.model.classifier)
         if self.best is None and self.latest is not None:
             return self.latest
         return self.scorer.evaluate()
@@ -157,19 +157,19 @@ class TaskTraining(FinetuningTask):
     def save(self, directory: Path) -> None:
         """Write the current model as a model directory."""
         with self.scorer.original_units():
-            write_model(directory, self.model, self.started.tokenizer_directory, extra=self.config_keys())
+            write_model(directory, self.model, self.initial.tokenizer_directory, extra=self.config_keys())
 
     def config_keys(self) -> dict[str, Any]:
         """What `config.json` says of the head."""
-        trained_positions = self.started.trained_positions
+        trained_positions = self.initial.trained_positions
         if trained_positions is not None:
             longest = int(self.batches.sequences.lengths.max())
             trained_positions = max(trained_positions, longest)
         keys = head_description(self.task, self.recipe.values, trained_positions)
         if self.scorer.scale is not None:
             keys[TARGET_SCALE_KEY] = vars(self.scorer.scale)
-        if self.started.sentence_vectors is not None:
-            keys[SENTENCE_KEY] = to_json(self.started.sentence_vectors)
+        if self.initial.sentence_vectors is not None:
+            keys[SENTENCE_KEY] = to_json(self.initial.sentence_vectors)
         return keys
 
     def frozen_head(self) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
 
@@ -238,6 +240,90 @@ def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
                 missing += [(document, *span)] * (not with_values <= keys.get(span[1], set()))
                 seen += len(with_values)
     assert not missing and seen > 120
+
+
+FURTHER = (
+    *(f"models/{name}/README.md" for name in ("small", "small-vectors", "tiny")),
+    *("dev/README.md", "examples/inside-albert.ipynb"),
+    *("examples/own-task.ipynb", "examples/own-text.ipynb"),
+)
+"""More files with commands that are typed today; those of results/ are commands of their commits."""
+
+
+def typed_commands(text: str) -> Iterator[list[str]]:
+    """The words of every command of albert in a text: in a block, in a cell of a notebook, or between backticks."""
+    text = re.sub(r"\\\n\s*", "", text)  # a line that goes on
+    blocks = re.findall(r"^ *```\w*\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for line in lines:
+        for part in re.split(r" (?:&&|\\?\||>|#) |; |…|\.\.\.(?=\s|$)", " ".join(line.split())):
+            match = re.match(r"[!%]?(?:python -m |torchrun .*-m )?albert ([a-z-]+(?: .*)?)$", part.strip())
+            if match is not None:
+                with suppress(ValueError):  # a quote that is not closed: the text is cut at "…"
+                    yield shlex.split(match[1].removesuffix(","))
+
+
+def refusal_of(words: list[str]) -> str | None:
+    """Why a command cannot be typed today; None if it can. An option at its end may be without a value: it is named."""
+    from albert.cli.command_line import CommandGroup
+    from albert.cli.main import COMMANDS, main_of
+    from albert.cli.parsing import read_command_line
+    from albert.recipes.pretraining import RECIPES
+
+    words = ["3" if word in ("N", "K") else word for word in words if word not in ("--help", "--version")]
+    if not words:
+        return None
+    name, *rest = words
+    if name not in COMMANDS:
+        return "no such command"
+    command = main_of(name)
+    if isinstance(command, CommandGroup):
+        part, *rest = rest or ["none is named"]
+        if part not in command.parts:
+            return None if part == "none is named" else "no such part"
+        command = command.parts[part]
+    if name == "pretrain":
+        recipe, *rest = rest or ["small"]
+        if recipe not in (*RECIPES, "continue", "RECIPE") and not recipe.endswith((".toml", ".json")):
+            return f"{recipe} is no recipe"
+    options = [each for each in command.options if (name, each.name) != ("pretrain", "recipe")]
+    try:
+        read_command_line(options, rest, f"albert {name}")
+    except albert.AlbertError as error:
+        return None if error.why == "needs a value" else str(error)
+    return None
+
+
+def test_every_command_of_the_documents_can_be_typed_today():
+    """With its values: no option or key that left, no value that is no choice."""
+    refused, seen = [], 0
+    for document in (*DOCUMENTS, *FURTHER):
+        text = text_of(document)
+        if document.endswith(".ipynb"):
+            cells = json.loads(text)["cells"]
+            sources = ["".join(cell["source"]) for cell in cells]
+            text = "\n".join(f"```\n{source}\n```" if cell["cell_type"] == "code" else source
+                             for cell, source in zip(cells, sources, strict=True))  # fmt: skip
+        for words in typed_commands(text):
+            seen += 1
+            why = refusal_of(words)
+            refused += [] if why is None else [f"{document}: albert {shlex.join(words)}: {why}"]
+    assert not refused
+    assert seen > 150
+    assert refusal_of(["finetune", "--epochs", "3"]) and refusal_of(["predict", "--precision", "int4"])
+    assert refusal_of(["plot", "runs"]) and refusal_of(["pretrain", "small", "hidden_size=3"])
+
+
+def test_every_example_of_a_help_can_be_typed():
+    from albert.cli.command_line import CommandGroup, all_commands
+
+    examples = []
+    for command in all_commands().values():
+        if not isinstance(command, CommandGroup):
+            examples += re.findall(r"^ *Example: albert (.*)$", command.function.__doc__ or "", re.MULTILINE)
+    refused = [(example, why) for example in examples if (why := refusal_of(shlex.split(example.partition(" > ")[0])))]
+    assert len(examples) > 20 and not refused
 
 
 def test_the_list_of_documents_is_complete():

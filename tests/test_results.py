@@ -20,6 +20,14 @@ def test_published_recipes_are_those_of_this_version():
         from_json(PretrainingRecipe, values, str(path))
 
 
+def test_every_page_says_first_that_its_commands_are_those_of_their_commits():
+    pages = sorted((ROOT / "results").glob("*.md"))
+    said = "Each command is shown as it was typed at the commit of its section"
+    assert len(pages) > 7
+    for page in pages:
+        assert page.read_text(encoding="utf-8").splitlines()[2].startswith(said), page
+
+
 def test_the_pages_have_the_figures_of_results(capsys):
     assert figures.main(["--check"]) == 0, capsys.readouterr().out
 

@@ -60,7 +60,7 @@ def test_a_base_and_a_few_values_are_a_recipe(tmp_path):
         ("hidden_size = 3", "hidden_size: unknown key; did you mean 'architecture.hidden_size'?"),
         ("[model]\nhidden_size = 3", "model.hidden_size: unknown key; did you mean 'architecture.hidden_size'?"),
         ("[schedule]\nsteps = 3", "schedule.steps: unknown key; did you mean 'steps'?"),
-        ("steps = 'many'", "steps: is a string"),
+        ("steps = 'many'", "steps: is 'many', a whole number is expected"),
         ("batch_size = 0", "batch_size: is 0"),
     ],
 )

@@ -157,13 +157,13 @@ def test_keys_are_keywords_and_those_of_a_group_a_dict():
     [
         ({"lr": 1}, "lr: unknown keyword; write learning_rate=..."),
         ({"hidden_size": 8}, 'hidden_size: unknown keyword; write architecture={"hidden_size": ...}'),
-        ({"architecture": 8}, "architecture: is 8, a dict is expected"),
+        ({"architecture": 8}, "architecture: is 8, a table of keys {...} is expected"),
         ({"architecture": {"hiden_size": 8}}, "architecture.hiden_size: unknown keyword; did you mean architecture={"),
         ({"recipe": "base"}, "recipe: is given twice; give it once"),
         ({"num_train_epochs": 3}, "num_train_epochs: unknown keyword; pre-training counts updates: steps"),
         ({"fp16": True}, "fp16: unknown keyword; precision=bf16 needs half the memory, too, and no loss scaling"),
         ({"bf16": True}, "bf16: unknown keyword; write precision=bf16"),
-        ({"steps": "many"}, "steps: is a string, int is expected"),
+        ({"steps": "many"}, "steps: is 'many', a whole number is expected"),
     ],
 )
 def test_unknown_and_repeated_keywords_are_refused_with_a_remedy(given, line, tmp_path):
@@ -208,6 +208,38 @@ def test_a_task_file_has_options_and_keys_and_a_given_one_wins(reviews, tmp_path
     assert all(part in str(refusal.value) for part in ("bad.toml", "learning_rat:", "learning_rate?"))
 
 
+def test_vectors_have_a_file_of_options_and_keys_too(tmp_path, refused):
+    task = {"train": "pairs.csv", "text": "a", "pair": "b", "model": "tiny", "learning_rate": 0.5, "epochs": 1}
+    task |= {"temperature": 0.1, "device": "cpu", "max_length": 16}
+    rows = "".join(f"ship {number},storm {number}\n" for number in range(40))
+    (tmp_path / "pairs.csv").write_text(f"a,b\n{rows}")
+    (tmp_path / "mine.json").write_text(json.dumps(task))
+    (tmp_path / "mine.toml").write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in task.items()))
+    records = []
+    for file in ("mine.toml", "mine.json"):
+        out = tmp_path / file.replace(".", "-")
+        albert.finetune_vectors(tmp_path / file, learning_rate=0.25, steps=2, output=out)
+        typed = [str(tmp_path / file), "learning_rate=0.25", "steps=2", "--output", f"{out}-typed"]
+        assert run(["finetune-vectors", *typed]) == 0
+        records += [json.loads((folder / "recipe.json").read_text()) for folder in (out, Path(f"{out}-typed"))]
+    assert all(record == records[0] for record in records)
+    assert records[0]["recipe"]["learning_rate"] == 0.25 and records[0]["recipe"]["steps"] == 2
+    # Five neighbours: an unknown key, a recipe of pre-training, a run's record, another name, and no file.
+    (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
+    (tmp_path / "pretraining.toml").write_text('base = "small"\n')
+    given = {"train": tmp_path / "pairs.csv", "text": "a", "pair": "b", "model": "tiny", "output": tmp_path / "new"}
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    for name, code, parts in (
+        (tmp_path / "bad.toml", 78, ("bad.toml: learning_rat", "unknown key", "learning_rate?")),
+        (tmp_path / "pretraining.toml", 78, ("is a recipe of pre-training: it has base", "albert pretrain")),
+        (tmp_path / "mine-toml" / "recipe.json", 2, ("is no file with options and keys (.toml or .json)",)),
+        ("small", 2, ("small: is no file with options and keys (.toml or .json)",)),
+        (tmp_path / "none.toml", 66, ("none.toml", "No such file")),
+    ):
+        refused(["finetune-vectors", name, *options], code, *parts)
+        refused(lambda name=name: albert.finetune_vectors(name, **given), code, *parts)
+
+
 def test_a_recipe_may_be_a_file_that_names_its_base(tmp_path):
     (tmp_path / "pre.toml").write_text('base = "small"\nbatch_size = 64\nlearning_rate = 1\n')
     base, _ = recipe_before_changes(str(tmp_path / "pre.toml"), {"batch_size": 32}, None, None)
@@ -217,11 +249,14 @@ def test_a_recipe_may_be_a_file_that_names_its_base(tmp_path):
 
 
 def test_a_file_of_all_keys_is_read_with_their_defaults(reviews, tmp_path, capsys):
-    for command in ("finetune", "sweep"):
+    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"ship {number},storm {number}\n" for number in range(40)))
+    for command in ("finetune", "sweep", "finetune-vectors"):
         capsys.readouterr()
         assert run(["info", "--recipe", command]) == 0
         (tmp_path / "keys.toml").write_text(capsys.readouterr().out)
         typed = ["--train", str(reviews), "--text", "review", "--label", "stars", "--model", "tiny", "steps=1"]
+        if command == "finetune-vectors":
+            typed[1:6] = [str(tmp_path / "pairs.csv"), "--text", "a", "--pair", "b"]
         output = ["--output", str(tmp_path / command), *(["--seeds", "1"] if command == "sweep" else [])]
         assert run([command, str(tmp_path / "keys.toml"), *typed, *output, "evaluate_every=1"]) == 0
 

@@ -120,7 +120,7 @@ def test_missing_values_and_numpy_values_become_json():
         ({"trian": "a.csv"}, "albert.finetune: trian: unknown keyword; did you mean train=...?"),
         ({"text": "revew"}, "train: has no column 'revew'; did you mean 'review'?"),
         ({"epochs": 2}, "steps and epochs: say the same thing twice; give one of them"),
-        ({"steps": "three"}, "albert.finetune: steps: is a string, int is expected"),
+        ({"steps": "three"}, "albert.finetune: steps: is 'three', a whole number is expected"),
         ({"select": "worst"}, "albert.finetune: select: 'worst' is not a choice; known: last, best"),
         ({"train": []}, "train: has no rows"),
         (
@@ -174,11 +174,11 @@ WRONG = {
     "albert.load(model, depth=1.0)": "depth: is 1.0, the model has",
     "loaded.fill_mask('[MASK]', '5')": "top_k: is '5', a whole number of at least 1 is needed",
     "loaded.fill_mask('[MASK]', 2.5)": "top_k: is 2.5, a whole number of at least 1 is needed",
-    "loaded.choose_batch(None, [['a', 'b']])": "contexts: is NoneType, a list of texts is expected",
-    "loaded.choose_batch(['a'], iter([['a', 'b']]))": "options: is list_iterator, a list of lists of texts is expected",
-    "loaded.tag_sentences(None)": "sentences: is NoneType, a list of lists of texts is expected",
-    "loaded.embed({'a': 1})": "texts: is dict, a list of texts is expected",
-    "albert.pack(loaded.tokenizer, [1])": "albert.pack: texts, number 1: is int, a text is expected",
+    "loaded.choose_batch(None, [['a', 'b']])": "contexts: is None (null), a list of texts is expected",
+    "loaded.choose_batch(['a'], iter([['a', 'b']]))": "options: is an object of type list_iterator, a list of lists",
+    "loaded.tag_sentences(None)": "sentences: is None (null), a list of lists of texts is expected",
+    "loaded.embed({'a': 1})": "texts: is a table of keys {...}, a list of texts is expected",
+    "albert.pack(loaded.tokenizer, [1])": "albert.pack: texts, number 1: is 1, a text is expected",
 }
 
 

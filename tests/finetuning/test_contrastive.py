@@ -126,6 +126,26 @@ def test_training_and_scored_pairs_have_no_text_in_common(tmp_path):
     assert kept == counts["rows"] == 40
 
 
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([(f"q {i}", "yes") for i in range(160)], "160 pairs have 160 different first texts and 1 second ones"),
+        ([(f"q {i}", ["yes", "no"][i % 2]) for i in range(160)], "160 different first texts and 2 second ones"),
+        ([("q", f"a {i}") for i in range(12)], "12 pairs have 1 different first texts and 12 second ones"),
+        ([("q", "a")] * 5, "5 pairs have 1 different first texts and 1 second ones: without those that share a text"),
+        ([("q 1", "a 1"), ("q 2", "a 2"), ("q 3", "a 3")], "development set: 3 pairs are too few to hold some out"),
+    ],
+)
+def test_pairs_that_repeat_their_texts_are_refused_with_the_reason(rows, why, pretrained, tmp_path, refused):
+    path = tmp_path / "pairs.csv"
+    path.write_text("".join(f"{first},{second}\n" for first, second in [("question", "answer"), *rows]))
+    refused(command(path, pretrained, tmp_path / "run"), 78, why, "give pairs of more different texts, or --dev")
+    columns = {"train": path, "text": "question", "pair": "answer"}
+    output = tmp_path / "run"
+    refused(lambda: albert.finetune_vectors(**columns, model=pretrained, output=output), 78, why, "texts, or dev")
+    assert not output.exists()
+
+
 def test_loss_with_negatives_by_its_formula():
     torch.manual_seed(0)
     vectors = torch.randn(8, 4)  # three pairs, and negatives of the first and the last

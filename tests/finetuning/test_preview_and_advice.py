@@ -235,24 +235,65 @@ def test_rows_without_a_text_have_no_part_in_the_first_score(tmp_path):
     assert read.tables["train"].counts["rows_without_text"] == 400
 
 
+SEEN = "that the model was trained on: these scores do not hold for other rows"
+
+
 def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp_path, capsys):
     rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     (tmp_path / "copy.csv").write_bytes((tmp_path / "rows.csv").read_bytes())
-    (tmp_path / "other.csv").write_text("text,label\n" + "\n".join(rows[:30]) + "\n")
+    (tmp_path / "dev.csv").write_text("text,label\n" + "\n".join(f"a storm {i},{'ab'[i % 2]}" for i in range(8)) + "\n")
+    mixed = [*(f"  THE  ship {i},a" for i in range(3)), *(f"a cloud {i},b" for i in range(9)), " ,b"]
+    (tmp_path / "mixed.csv").write_text("label,text\n" + "".join(f"{row[-1]},{row[:-2]}\n" for row in mixed))
+    (tmp_path / "new.csv").write_text("text,label\nanother,a\nthe ship,b\n")
     held_out = albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "a", **UNLEARNED)
-    files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "other.csv"}
+    files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "dev.csv"}
     with_dev = albert.finetune(**files, model=pretrained, output=tmp_path / "b", **UNLEARNED)
-    assert held_out.model is not None and with_dev.model is not None
-    seen = "is the file that the model was trained on: these scores do not hold for other rows"
-    for model in (held_out.model, with_dev.model):
+    for model, seen in ((held_out.model, 36), (with_dev.model, 40)):
+        line = f"{seen} of 40 rows have a text of {tmp_path / 'rows.csv'}, {SEEN}"
         capsys.readouterr()
         assert run(["evaluate", "--model", str(model), "--dev", str(tmp_path / "copy.csv")]) == 0
-        assert f"copy.csv {seen}" in " ".join(capsys.readouterr().out.split())
-        assert "reading" not in albert.evaluate(model=str(model), dev=tmp_path / "other.csv").report
+        shown = capsys.readouterr()
+        assert line in shown.out.splitlines() and "trained on" not in shown.err
+        assert albert.evaluate(model=str(model), dev=tmp_path / "copy.csv").report["reading"] == [line]
+        assert capsys.readouterr().err.count(f"albert: note: {line}\n") == 1
+        # Without the difference in blanks and capitals; the row without a text is not scored.
+        rows_seen = albert.evaluate(model=str(model), dev=tmp_path / "mixed.csv").report["reading"]
+        assert f" of 12 rows have a text of {tmp_path / 'rows.csv'}, {SEEN}" in rows_seen[-1]
+        assert "reading" not in albert.evaluate(model=str(model), dev=tmp_path / "new.csv").report
     report = albert.evaluate(model=str(held_out.model)).report
     assert report["reading"] == [f"the rows of {tmp_path / 'rows.csv'} that were held out of training"]
     assert "reading" not in albert.evaluate(model=str(with_dev.model)).report
+
+
+def test_evaluate_says_nothing_of_a_training_file_that_is_gone_or_was_changed(pretrained, tmp_path, capsys):
+    rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
+    for name in ("rows.csv", "copy.csv"):
+        (tmp_path / name).write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "part.csv").write_text("text,label\n" + "\n".join(rows[:9]) + "\n")
+    found = albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "a", **UNLEARNED)
+    for change in ("text,label\nother,a\n", None):
+        (tmp_path / "rows.csv").write_text(change) if change else (tmp_path / "rows.csv").unlink()
+        assert "reading" not in albert.evaluate(model=str(found.model), dev=tmp_path / "part.csv").report
+        (line,) = albert.evaluate(model=str(found.model), dev=tmp_path / "copy.csv").report["reading"]
+        assert line == f"{tmp_path / 'copy.csv'} is the file {SEEN}"
+
+
+def test_evaluate_counts_seen_rows_of_pairs_and_words_and_before_tables_of_depths(pretrained, tmp_path, capsys):
+    pairs = [{"a": f"ship {i}", "b": f"storm {i}", "label": "xy"[i % 2]} for i in range(20)]
+    words = [{"words": ["the", f"ship{i}"], "tags": ["O", "B-X"]} for i in range(20)]
+    for name, rows, columns in (
+        ("pairs", pairs, {"text": "a", "pair": "b", "label": "label"}),
+        ("words", words, {"words": "words", "tags": "tags"}),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / f"{name}-4.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:4]))
+        files = {"train": tmp_path / f"{name}.jsonl", "dev": tmp_path / f"{name}.jsonl"}
+        albert.finetune(**files, **columns, model=pretrained, output=tmp_path / name, **UNLEARNED)
+        line = f"4 of 4 rows have a text of {tmp_path / name}.jsonl, {SEEN}"
+        typed = ["evaluate", "--model", str(tmp_path / name), "--dev", str(tmp_path / f"{name}-4.jsonl")]
+        assert run(typed) == 0 and line in capsys.readouterr().out.splitlines()
+        assert run([*typed, "--depth", "1", "2"]) == 0 and f"albert: note: {line}\n" in capsys.readouterr().err
 
 
 def test_evaluate_asks_for_rows_that_it_cannot_find_again(pretrained, tmp_path, refused):

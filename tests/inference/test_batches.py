@@ -75,11 +75,11 @@ def test_inputs_of_wrong_type_or_length_are_named(predictors, refused):
     for call, *subjects in (
         (lambda: classify("He came."), "texts: is one text"),
         # Not through the predictor: in tests, values of another type than its annotations are refused earlier.
-        (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is float"),
-        (lambda: check_texts("texts", np.array([["a"]])), "texts: is ndarray"),
-        (lambda: check_texts("texts", iter(["a"])), "texts: is list_iterator"),
-        (lambda: check_texts("texts", [["a"]]), "texts, number 1: is list"),
-        (lambda: check_text("text", ["a", "b"]), "text: is list, a text is expected; methods that end in _batch"),
+        (lambda: check_texts("texts", ["a", float("nan")]), "texts, number 2: is nan, a text is expected"),
+        (lambda: check_texts("texts", np.array([["a"]])), "texts: is an object of type ndarray"),
+        (lambda: check_texts("texts", iter(["a"])), "texts: is an object of type list_iterator"),
+        (lambda: check_texts("texts", [["a"]]), "texts, number 1: is a list"),
+        (lambda: check_text("text", ["a", "b"]), "text: is a list, a text is expected; methods that end in _batch"),
         (lambda: classify(["a", "b"], ["c"]), "pairs", "1 for 2 texts"),
         (lambda: predictors("answer").answer_batch(["a", "b"], ["c"]), "contexts", "1 for 2 questions"),
         (lambda: predictors("choose").choose_batch(["a", "b"], [["c", "d"]]), "options", "1 list for 2 contexts"),

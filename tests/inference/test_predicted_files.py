@@ -262,9 +262,52 @@ def test_a_tagger_reads_sentences_of_words_on_lines(saved, predicted, tmp_path, 
 def test_empty_texts_are_counted(name, classifier, saved, predicted, capsys):
     content = "a\n\nb\n \n" if name == "in.txt" else 'text,n\na,1\n"",2\nb,3\n" ",4\n'
     assert len(predicted(classifier, content, name=name)) == 4
-    assert "2 of 4 texts are empty; an answer to an empty text means nothing" in capsys.readouterr().err
+    said = "2 of 4 texts are empty; an answer to an empty text means nothing (predicted_empty)"
+    assert said in capsys.readouterr().err
     assert len(predicted(str(saved("encoder")), content, "--task", "embed", name=name)) == 4
     assert "2 of 4 texts are empty; the vector of an empty text means nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [
+        ("classification", ()),
+        ("regression", ()),
+        ("multi-label", ()),
+        ("pretraining", ("--task", "embed")),
+        ("pretraining", ("--task", "order")),
+    ],
+)
+def test_a_row_without_a_text_is_marked(kind, flags, ending, saved, tmp_path):
+    """As `empty` in the replies of the server and of Python."""
+    heads = {
+        "classification": ("classification", 2),
+        "regression": ("classification", 1),
+        "multi-label": ("classification", 3),
+        "pretraining": ("pretraining",),
+    }
+    extra = {"problem_type": "multi_label_classification"} if kind == "multi-label" else {}
+    model = saved(*heads[kind], **extra)
+    (tmp_path / "in.jsonl").write_text(
+        lines(
+            {"text": "He came.", "text_pair": "He saw."},
+            {"text": "", "text_pair": " "},
+            {"text": None, "text_pair": None},
+            {"text": " \n", "text_pair": "He saw."},
+        )
+    )
+    output = tmp_path / f"out{ending}"
+    assert predict_file(model, tmp_path / "in.jsonl", output, *EXACT, *flags) == 0
+    if ending == ".parquet":
+        marks = pyarrow.parquet.read_table(output)["predicted_empty"].to_pylist()
+    elif ending == ".csv":
+        with open(output, newline="") as file:
+            marks = [json.loads(row["predicted_empty"]) for row in csv.DictReader(file)]
+    else:
+        marks = [json.loads(line)["predicted_empty"] for line in output.read_text().splitlines()]
+    reads_second = "embed" not in flags
+    assert marks == [False, True, True, not reads_second]
 
 
 @pytest.mark.parametrize(("separator", "written"), [(",", ","), (";", ";"), ("|", ",")])

@@ -162,7 +162,12 @@ def test_parquet_classes_are_read_by_name(tmp_path):
         ("x.parquet", "PAR1 and no more", DamagedData, "damaged Parquet file"),
         ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
         ("x.jsonl", '{"t": "a"\n', DamagedData, r"x\.jsonl:1: is not JSON"),
-        ("x.jsonl", '{"t": "a", "y": 1}\n[]\n', DamagedData, r"x\.jsonl:2: is list, a JSON object is expected"),
+        (
+            "x.jsonl",
+            '{"t": "a", "y": 1}\n[]\n',
+            DamagedData,
+            r"x\.jsonl:2: is a list, a JSON object \{\.\.\.\} is expected",
+        ),
         ("x.jsonl", '{"t": "\\ud800", "y": 1}\n', DamagedData, "surrogate"),
         ("x.json", "{}", DamagedData, "is an object with nothing in it, no list of rows"),
         ("x.csv", "t,t\na,1\n", DamagedData, "same name"),

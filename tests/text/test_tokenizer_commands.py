@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+import albert
 from albert.cli.main import run as run_albert
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -90,6 +91,31 @@ def test_decode_reverses_encode(run, path, standard_input):
 
 def test_control_characters_are_printed_as_escapes(run, path):
     assert not {"\x07", "\x1b"} & set(run("encode", "--tokenizer", path, "caf\x07\x1b[31me \x07"))
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("The captain of the ship saw a storm.\n" * 30, ()),
+        ("".join(f"Row {number} of a longer text, number {number * number}.\n" for number in range(400)), ()),
+        ("猫は海を見た。犬は山を見た。\n" * 20, ("--language", "ja", "--keep-accents")),
+        ("Ein Schiff im Sturm, ganz ohne Kapitän.\n" * 9, ("--keep-case", "--vocab-size", "8000")),
+        ("a b c d e f g h\n" * 5, ("--vocab-size", "9")),
+    ],
+)
+def test_a_small_text_is_refused_with_the_number_of_pieces_to_write(text, flags, run, tmp_path, refused):
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    typed = ["tokenizer", "train", tmp_path / "text.txt", "--output", tmp_path / "out", *flags]
+    asked = flags[-1] if "--vocab-size" in flags else "30000"
+    said = refused(typed, 78, f"vocabulary of {int(asked):,} pieces")
+    size = re.search(r"write --vocab-size (\d+) or (?:less|more)", said)[1]
+    assert not (tmp_path / "out").exists()
+    plain = [word for word in typed[1:] if word not in ("--vocab-size", asked)]
+    assert f"{int(size):,} pieces" in run(*plain, "--vocab-size", size)
+    given = {"vocab_size": int(asked), "keep_case": "--keep-case" in flags, "keep_accents": "--keep-accents" in flags}
+    given |= {"language": "ja"} if "ja" in flags else {}
+    with pytest.raises(albert.AlbertError, match=f"write vocab_size={size} or (less|more)"):
+        albert.tokenizer.train(tmp_path / "text.txt", output=tmp_path / "other", **given)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Commands of the command line: words to the arguments of a function, and what it returns to what is printed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -8,7 +9,7 @@ from albert.cli.help_page import help_text, show_help
 from albert.cli.main import COMMANDS, main_of
 from albert.cli.parsing import HELP_FLAGS, read_command_line, require_values
 from albert.cli.signature import Option, arguments_of, keys_in, read_keys, with_options_file
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -32,7 +33,19 @@ class Subcommand:
         if any(word in HELP_FLAGS for word in words):
             show_help(self.function, self.options, self.program)
             raise SystemExit(0)
-        return self.function(**self.arguments(words)) or 0
+        with self.options_named():
+            return self.function(**self.arguments(words)) or 0
+
+    @contextmanager
+    def options_named(self) -> Iterator[None]:
+        """A block whose errors name options as they are typed: `held_out` becomes `--held-out`."""
+        try:
+            yield
+        except AlbertError as error:
+            typed = {option.name: option.typed for option in self.options if not option.is_positional}
+            if typed.get(error.subject, error.subject) == error.subject:
+                raise
+            raise error.about(typed[error.subject]) from error
 
     def arguments(self, words: Sequence[str], **others: Any) -> dict[str, Any]:
         """The arguments of the function that these words stand for, and others."""

@@ -20,6 +20,7 @@ from albert.cli.option_names import USUAL_TEXTS, suggestion
 from albert.runtime.errors import AlbertError, InvalidConfiguration
 from albert.runtime.json_files import convert_value, field_docs, read_toml_or_json, to_json
 from albert.runtime.manifest import LAYOUT
+from albert.runtime.words import kind_of_value
 
 T = TypeVar("T")
 
@@ -207,9 +208,18 @@ def read_keys(keys: type[T] | T, values: Mapping[str, Any]) -> T:
 
     Args:
         values: name of a key -> its value, as both entry points read it.
+
+    Raises:
+        InvalidConfiguration: a value is out of range; the subject is the key, as it is typed.
     """
     paths = {option.name: option.path for option in keys_in(keys)}
-    return typing.cast(T, _changed(keys, {paths[name]: value for name, value in values.items()}))
+    try:
+        return typing.cast(T, _changed(keys, {paths[name]: value for name, value in values.items()}))
+    except InvalidConfiguration as error:
+        typed = [name for name, path in paths.items() if path[-1] == error.subject]
+        if len(typed) != 1:
+            raise
+        raise InvalidConfiguration(typed[0], error.why, error.remedy) from error
 
 
 def _changed(base: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
@@ -330,7 +340,7 @@ def read_values(
         if name in groups:
             members = plain_value(value)
             if not isinstance(members, dict):
-                raise error(f"{subject}: {name}", f"is {value!r}, a dict is expected")
+                raise error(f"{subject}: {name}", f"is {kind_of_value(value)}, a table of keys {{...}} is expected")
             rest = [*((f"{name}.{key}", item) for key, item in members.items()), *rest]
             continue
         if name not in known:
@@ -399,13 +409,14 @@ def refuse_file_of_finetuning(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def with_options_file(options: Sequence[Option], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Given values, and those of the file that `task` names; a given one wins.
+    """Given values, and those of the file that the first argument names; a given one wins.
 
-    Files that the file names lie in its folder. The task.json of a run, which states its layout, stays `task`.
+    Files that the file names lie in its folder. A file of a run, which states its layout, stays the first argument.
     """
-    if not is_options_file(values.get("task")):
+    first = next(option.name for option in options if option.is_positional)
+    if not is_options_file(values.get(first)):
         return dict(values)
-    path = Path(values["task"])
+    path = Path(values[first])
     content = read_toml_or_json(path)
     if LAYOUT in content:
         return dict(values)
@@ -414,7 +425,7 @@ def with_options_file(options: Sequence[Option], values: Mapping[str, Any]) -> d
     for name in _FILES:
         if isinstance(read.get(name), Path):
             read[name] = path.parent / read[name]
-    given = {name: value for name, value in values.items() if name != "task"}
+    given = {name: value for name, value in values.items() if name != first}
     other = {"steps": "epochs", "epochs": "steps"}  # a given number of the one replaces the file's of the other
     replaced = {other[name] for name, value in given.items() if name in other and value is not None}
     return {name: value for name, value in read.items() if name not in replaced} | given

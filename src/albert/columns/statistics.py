@@ -162,6 +162,18 @@ def _compared(row: Row, *columns: str) -> tuple[Field | None, ...]:
     return tuple(map(without_outer_blanks, _values(row, *columns)))
 
 
+def rows_with_texts_of(task: DeclaredTask, trained: Sequence[Row], rows: Sequence[Row]) -> int:
+    """The number of rows whose texts, but for blanks and capitals, are those of a row that was trained on."""
+
+    def texts(row: Row) -> int:
+        values = _values(row, *task.inputs.columns)
+        joined = (value if isinstance(value, str) else " ".join(value or ()) for value in values)
+        return hash(tuple(" ".join(text.split()).casefold() for text in joined))
+
+    known = set(map(texts, trained))
+    return sum(texts(row) in known for row in rows)
+
+
 def _count_defects(
     task: DeclaredTask,
     rows: Sequence[Row],

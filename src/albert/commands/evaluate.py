@@ -179,6 +179,8 @@ def evaluate(
         scored_task, origin = task_of_model(models[0], columns, keys, dev_file, outputs)
     else:
         scored_task, origin = declared_task(task, split, dev_file, outputs), None
+    if origin is not None and (on_result is None or depths.makes_table or compares_precisions(precisions)):
+        print(f"albert: note: {origin}", file=sys.stderr)
     folder = folder or Path()
     chosen: list[InferencePrecision] = [choose_precision(each, pick_device(device)) for each in precisions]
     if depths.makes_table:
@@ -258,8 +260,6 @@ def evaluate(
         if report is not None:
             write_text(report, result.page())
         finish(result, results, on_result)
-        if on_result is None and origin is not None:
-            print(f"albert: note: {origin}", file=sys.stderr)
         results_of_splits.append(result)
     return results_of_splits[-1]
 

@@ -1,16 +1,20 @@
 """Which rows `albert evaluate` scores: those of a declared task, or of the user's table, as the model knows it."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert.cli.signature import read_keys
 from albert.commands.columns import Columns, TableKeys
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.errors import AlbertError, CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.manifest import input_hash
+from albert.runtime.words import counted
 from albert.tasks.declared import DeclaredTask
 
 if TYPE_CHECKING:
+    from albert.columns.read import ReadTask
+    from albert.tables.table import Row
     from albert.tasks.table_task import TableTask
 
 
@@ -37,7 +41,7 @@ def task_of_model(
     model: str, columns: Columns, keys: Mapping[str, Any], dev: Path | None, outputs: Iterable[Path | None]
 ) -> tuple[DeclaredTask, str | None]:
     """The task of a model that was trained on a table, on the file `dev` or on the one it was scored on, and a line if
-    the rows are of the file that it was trained on."""
+    the model was trained on some of the rows."""
     from albert.checkpoints.hub import find_model
     from albert.columns.read import for_other_file, read_task
     from albert.tasks.table_task import table_task_of
@@ -46,6 +50,7 @@ def task_of_model(
     saved = table_task_of(directory)
     if saved is None:
         saved = task_from_config(directory, columns, dev)
+    learned = saved
     of_keys = read_keys(TableKeys, keys)
     described = columns.task(of_keys, saved)
     if saved is not None and dev is not None:
@@ -56,7 +61,8 @@ def task_of_model(
         described = dataclasses.replace(described, train=None)
     if saved is not None and dev is None:
         check_rows_are_known(directory, saved)
-    return read_task(described).check("dev").task, origin_of_rows(saved, described)
+    read = read_task(described).check("dev")
+    return read.task, origin_of_rows(learned, described, read.tables["dev"].rows)
 
 
 def check_rows_are_known(directory: Path, saved: "TableTask") -> None:
@@ -71,25 +77,47 @@ def check_rows_are_known(directory: Path, saved: "TableTask") -> None:
         raise UsageError("--dev", why, "name the rows to score; predictions-dev.jsonl has those of the fold")
 
 
-def origin_of_rows(saved: "TableTask | None", described: "TableTask") -> str | None:
-    """A line if rows are scored that were held out of the training file, or that the model was trained on.
+def origin_of_rows(saved: "TableTask | None", described: "TableTask", rows: "Sequence[Row]") -> str | None:
+    """A line if rows are scored that were held out of the training file, or whose texts are in it.
 
     Args:
         saved: The task that a run saved beside its model.
         described: The task whose rows are scored.
+        rows: The scored rows.
     """
-    from albert.runtime.manifest import input_hash
+    from albert.columns.statistics import rows_with_texts_of
 
     if saved is None:
         return None
     if described.dev is None:
         return f"the rows of {described.train} that were held out of training"
-    digest = saved.held_out.digest
-    if digest is None and saved.train is not None and saved.train.exists():
-        digest = input_hash(saved.train)
-    if digest != input_hash(described.dev):
+    trained = training_rows(saved)
+    if trained is not None:
+        seen = rows_with_texts_of(trained.task, trained.tables["train"].rows, rows)
+        if not seen:
+            return None
+        verb = "has" if seen == 1 else "have"
+        return f"{seen:,} of {counted(len(rows), 'rows')} {verb} a text of {saved.train}, {SEEN_MEANS}"
+    if saved.held_out.digest != input_hash(described.dev):
         return None
-    return f"{described.dev} is the file that the model was trained on: these scores do not hold for other rows"
+    return f"{described.dev} is the file {SEEN_MEANS}"
+
+
+SEEN_MEANS = "that the model was trained on: these scores do not hold for other rows"
+
+
+def training_rows(saved: "TableTask") -> "ReadTask | None":
+    """The rows that a model was trained on; None if the file is gone or was changed, or for one fold of several."""
+    from albert.columns.read import read_task
+
+    if saved.train is None or not saved.train.exists():
+        return None
+    if saved.dev is None and saved.held_out.digest != input_hash(saved.train):
+        return None
+    try:
+        return read_task(dataclasses.replace(saved, dev=None), hold_out=saved.dev is None)
+    except AlbertError:
+        return None
 
 
 def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "TableTask":

@@ -20,6 +20,7 @@ from albert.report.notes import start_lines
 from albert.runtime.environment import DEFAULT_LOG, Log, Precision, world
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields, to_json
+from albert.runtime.words import plain
 from albert.tasks.table_task import HeldOut
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ class VectorKeys:
     trackio; the project is that of WANDB_PROJECT or TRACKIO_PROJECT)."""
 
 
-@command("albert finetune-vectors", keys=VectorKeys, rows="in output")
+@command("albert finetune-vectors", keys=VectorKeys, rows="in output", reads_file=True)
 def finetune_vectors(
+    recipe: PathLike | None = None,
     *,
     model: PathLike,
     output: PathLike,
@@ -103,6 +105,7 @@ def finetune_vectors(
     Example: albert finetune-vectors --train pairs.csv --text question --pair answer --model small --output runs/vectors
 
     Args:
+        recipe: A file with options and keys of this command (.toml or .json).
         model: A model directory, a run that made one, a Hub id, or small-vectors, small or tiny, which come with the
             package (English).
         output: The run's directory, resumed if it exists.
@@ -173,6 +176,9 @@ def finetune_vectors(
 
 def refuse_contradictions(given: Mapping[str, Any]) -> None:
     """Raise an error for options and keys that exclude each other, and for paths that do not exist."""
+    if given["recipe"] is not None:
+        why = "is no file with options and keys (.toml or .json)"
+        raise UsageError(given["recipe"], why, "see albert info --recipe finetune-vectors")
     if given["teacher"] is None:
         if given["teacher_vectors"] is not None:
             raise UsageError("--teacher-vectors", "requires --teacher", "name the model whose vectors are learned")
@@ -181,6 +187,9 @@ def refuse_contradictions(given: Mapping[str, Any]) -> None:
             if given.get(name) is not None:
                 why = "is about pairs of texts; with --teacher the rows are single texts"
                 raise UsageError(name if name == "temperature" else option_name(name), why, "leave one of them out")
+    dev = given["dev"]
+    if isinstance(dev, int | float) and not 0 < dev < 1:
+        raise UsageError("--dev", f"is {plain(dev)}", "give a share above 0 and below 1, or a file")
     if given.get("steps") is not None and given.get("epochs") is not None:
         raise UsageError("steps and epochs", "say the same thing twice", "give one of them")
     check_options(SimpleNamespace(**given), resumes=True)

@@ -249,8 +249,6 @@ def recipe_text(name: str) -> str:
         keys = [option for option in definition.options if option.is_key]
         head = f"# The keys of `albert {name}` with their defaults.\n"
         head += '# Options may stand here, too, before the first table: train = "my.csv".\n'
-        if name == "finetune-vectors":
-            head = f"# The keys of `albert {name}` with their defaults.\n"
     else:
         if name not in RECIPES and not Path(name).exists():
             known = [*RECIPES, *commands]

@@ -229,7 +229,8 @@ def print_summary(asked: RowsToPredict, predictor: Predictor, pipeline: Pipeline
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
         meaningless = MEANINGLESS_VECTOR if pipeline.name in ("embed", "layers") else MEANINGLESS_ANSWER
-        note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; {meaningless}")
+        which = f" ({asked.prefix}empty)" if "empty" in pipeline.cell_types() else ""
+        note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; {meaningless}{which}")
     for name, count in summary.empty_in.items():
         note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")
     if summary.cut:

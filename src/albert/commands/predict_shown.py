@@ -49,4 +49,4 @@ def print_warning_of_unknown(predictor: "Predictor", texts: Iterable[str]) -> No
     """Print a line if the model's vocabulary does not know many pieces of the texts."""
     warning = unknown_warning(predictor.tokenizer, texts, predictor.name)
     if warning is not None:
-        print(warning, file=sys.stderr)
+        print(f"albert: {warning}", file=sys.stderr)

@@ -294,8 +294,9 @@ class PretrainCommand(Subcommand):
             raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
         if any(word in words for word in HELP_FLAGS):
             return self.with_recipe(name, find_recipe("small" if name == CONTINUE else name))(["--help"])
-        values = self.with_recipe(name, RECIPES["small"]).arguments(words[1:], recipe=name)
-        show_pretrain(**values)
+        command = self.with_recipe(name, RECIPES["small"])
+        with command.options_named():
+            show_pretrain(**command.arguments(words[1:], recipe=name))
         return 0
 
     def with_recipe(self, name: str, recipe: PretrainingRecipe) -> Subcommand:

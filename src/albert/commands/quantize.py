@@ -28,7 +28,7 @@ def quantize(model: PathLike, *, output: PathLike, calibrate: PathLike | None = 
             the products' inputs; random tokens when not set.
     """
     with imports():
-        from albert.inference.int8 import quantize_directory, typical_change
+        from albert.inference.int8 import change_of, quantize_directory
 
     output = Path(output)
     calibrate_on = None if calibrate is None else Path(calibrate)
@@ -38,13 +38,12 @@ def quantize(model: PathLike, *, output: PathLike, calibrate: PathLike | None = 
         "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",
         "weights": f"{bytes_of(result.bytes_after)}, {share:.1%} of {bytes_of(result.bytes_before)}",
     }
-    values["inputs in int8"] = result.inputs
+    values["inputs, --precision int8"] = result.inputs
     for name, largest in result.moved.largest.items():
-        typical = typical_change(result.moved.relative[name])
-        values[f"change of {name}"] = f"by {largest:.3g} at most over random tokens, {typical}"
+        values[f"change of {name}"] = f"{change_of(largest, result.moved.relative[name])}, over random tokens"
     for name, largest in result.moved_in_int8.largest.items():
-        typical = typical_change(result.moved_in_int8.relative[name])
-        values[f"{name} in int8"] = f"by {largest:.3g} at most over random tokens, {typical}"
+        change = change_of(largest, result.moved_in_int8.relative[name])
+        values[f"change of {name}, --precision int8"] = f"{change}, over random tokens"
     values["written"] = output
     following = next_line(f"info {shlex.quote(str(output))}")
     print_lines(open_console(), key_value_table("albert quantize", values), following)

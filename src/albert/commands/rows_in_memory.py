@@ -11,6 +11,7 @@ from albert.runtime.errors import (
     MissingInput,
     UsageError,
 )
+from albert.runtime.words import kind_of_value
 
 
 def rows_as_json_lines(value: Any, name: str) -> str:
@@ -27,7 +28,7 @@ def rows_as_json_lines(value: Any, name: str) -> str:
     lines = []
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):
-            raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
+            raise UsageError(f"{name}:{number}", f"is {kind_of_value(row)}, a table of keys {{...}} is expected")
         cells = {str(key): None if isinstance(item, Real) and math.isnan(item) else item for key, item in row.items()}
         lines.append(_json_line(cells, f"{name}:{number}"))
     if not lines:

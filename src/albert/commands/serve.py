@@ -16,7 +16,7 @@ from albert.commands.function import command, on_command_line
 from albert.inference.server.limits import Limits, allowed_hosts
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.words import counted
+from albert.runtime.words import counted, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,11 @@ def serve(
         drain_timeout: Maximum seconds for accepted requests after a signal.
     """
     if not 0 <= port < 65_536:
-        raise InvalidConfiguration(f"port {port}", "a port is a number from 0 to 65535", "for example 8000")
-    if drain_timeout <= 0 or (threads is not None and threads < 1):
-        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
+        raise InvalidConfiguration("--port", f"is {port}, a number from 0 to 65535 is needed", "for example 8000")
+    if drain_timeout <= 0:
+        raise InvalidConfiguration("--drain-timeout", f"is {plain(drain_timeout)}, a number above 0 is needed")
+    if threads is not None and threads < 1:
+        raise InvalidConfiguration("--threads", f"is {threads}, at least 1 is needed")
     hosts = allowed_hosts(host, (allowed_host,) if isinstance(allowed_host, str) else allowed_host)
     model = os.fspath(model)
 
@@ -93,10 +95,10 @@ def serve(
 
     def started(predictor: Predictor) -> None:
         for note in predictor.loading_report.notes:
-            say(f"albert: note: {note}")
+            say(f"note: {note}")
         advice = precision_advice(predictor.device)
         if predictor.precision == "fp32" and advice is not None:
-            say(f"faster: {advice}")
+            say(f"note: faster: {advice}")
         abilities = " and ".join(predictor.abilities) or "embed texts"
         computed = f"{predictor.precision}, {counted(predictor.depth, 'layers')}, {predictor.device}"
         say(f"listening at {address}, ready: this model can {abilities}; {computed}")
@@ -104,7 +106,7 @@ def serve(
     try:
         serving.serve(limits, open_predictor, listener, drain_timeout, started, hosts)
     except serving.NotDrained as error:
-        say(str(error))
+        say(f"error: {error}")
         os._exit(error.exit_code)  # without waiting for a batch that is still computed
     say("stopped: every accepted request was answered")
 
@@ -112,7 +114,7 @@ def serve(
 def say(text: str) -> None:
     """Print a line of the server's log."""
     with suppress(OSError):  # the terminal was closed
-        print(f"albert serve: {text}", file=sys.stderr, flush=True)
+        print(f"albert: {text}", file=sys.stderr, flush=True)
 
 
 serve_main = on_command_line(serve)

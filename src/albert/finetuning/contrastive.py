@@ -28,7 +28,7 @@ from albert.report.advice import AT_RANDOM
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
-from albert.runtime.words import counted
+from albert.runtime.words import counted, plain
 from albert.tables.rows import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.text.tokenizer import Tokenizer
@@ -112,8 +112,12 @@ def hold_out_pairs(pairs: TextPairs, share: float, seed: int) -> tuple[TextPairs
     held_texts = {text for row in held for text in row[:2]}
     train = [row for row in pairs.texts if not held_texts & {*row[:2]}]
     if len(train) < 2:
+        firsts, seconds = (len(set(column)) for column in zip(*(row[:2] for row in pairs.texts), strict=True))
         why = f"{counted(n_pairs, 'pairs')} {'is' if n_pairs == 1 else 'are'} too few to hold some out for scoring"
-        raise InvalidConfiguration("development set", why, "give more rows, or --dev")
+        if min(firsts, seconds) < n_pairs:
+            why = f"{n_pairs:,} pairs have {firsts:,} different first texts and {seconds:,} second ones: without those "
+            why += f"that share a text with the {len(held):,} held out for scoring, {len(train):,} remain"
+        raise InvalidConfiguration("development set", why, "give pairs of more different texts, or --dev")
     left_out = {"rows_that_share_a_text_with_dev": n_pairs - len(train) - len(held), "kept_back_for_dev": len(held)}
     return replace(pairs, texts=train, counts={**pairs.counts, **left_out}), replace(
         pairs, texts=held, counts={"rows": len(held)}
@@ -269,7 +273,7 @@ def finetune_contrastive(
     `changes` replace values of `RECIPE`, whose rate is adapted to the model's width. For the rest see `finetune`.
     """
     if not temperature > 0:
-        raise InvalidConfiguration("temperature", f"is {temperature}, it must be above 0")
+        raise InvalidConfiguration("temperature", f"is {plain(temperature)}, a number above 0 is needed")
     require_logger(settings.log)
 
     def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PairRun:

@@ -195,7 +195,8 @@ def fill_in(
         values = replace(values, **{name: getattr(earlier, name) for name in of_record})
         is_open -= of_record
     values.check()
-    values = values.within(beginning.config.max_position_embeddings)
+    asked = given.max_length if isinstance(given, RecipeChanges) else None
+    values = values.within(beginning.config.max_position_embeddings, asked)
 
     # The encoding of pairs, the head, and the rows that a threshold is chosen on.
     pairs, matching = choose_pairs(task, beginning, settings.encode_pairs, settings.match_embedding, recorded)
@@ -251,7 +252,7 @@ def fill_in_vectors(
     explicit = _explicit(changes)
     values = changes.applied_to(usual)
     values.check()
-    values = values.within(beginning.config.max_position_embeddings)
+    values = values.within(beginning.config.max_position_embeddings, changes.max_length)
     factor = 1.0
     if "learning_rate" not in explicit:
         rate = rate_for_width(values.learning_rate, beginning.config.hidden_size)

@@ -180,7 +180,7 @@ def finetune_seeds(
 def check_seeds(n_seeds: int) -> None:
     """Raise InvalidConfiguration if there are no runs."""
     if n_seeds < 1:
-        raise InvalidConfiguration("seeds", f"are {n_seeds}, at least 1 is needed")
+        raise InvalidConfiguration("seeds", f"is {n_seeds}, at least 1 is needed")
 
 
 def _seeds_result(

@@ -251,7 +251,7 @@ class FilePrediction:
             if isinstance(reply, UnansweredTexts):
                 cells: Mapping[str, Any] = {ERROR: reply.reasons[0][0]}
             else:
-                cells = {"tokens_cut": 0, **self.pipeline.cells(reply)}
+                cells = {"tokens_cut": 0, "empty": False, **self.pipeline.cells(reply)}
             answers.append({name: cells.get(name) for name in names})
         if self.option_labels is None:
             return answers

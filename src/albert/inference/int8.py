@@ -148,9 +148,18 @@ class OutputDifferences(NamedTuple):
     relative: dict[str, float]
 
 
+def change_of(largest: float, relative: float) -> str:
+    """How far an output moves, in words.
+
+    Args:
+        relative: the root mean square of the differences in proportion to the standard deviation of the output.
+    """
+    return f"at most {largest:.3g}, {typical_change(relative)}"
+
+
 def typical_change(relative: float) -> str:
-    """The root mean square of the differences in proportion to the standard deviation of an output, in words."""
-    return f"typically by {relative:.2%} of how much it varies itself"
+    """The relative part of `change_of`."""
+    return f"typically {relative:.2%} of its standard deviation"
 
 
 def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> OutputDifferences:
@@ -305,8 +314,7 @@ def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], in
 def _card(name: str, model: TrainedModel, tokenizer: Tokenizer | None, source: Path, report: QuantizationReport) -> str:
     of_weights, in_int8 = (
         ", ".join(
-            f"{output} by {largest:.3g} at most, {typical_change(moved.relative[output])}"
-            for output, largest in moved.largest.items()
+            f"{output} by {change_of(largest, moved.relative[output])}" for output, largest in moved.largest.items()
         )
         for moved in (report.moved, report.moved_in_int8)
     )

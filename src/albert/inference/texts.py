@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any
 
 from albert.runtime.errors import UsageError
-from albert.runtime.words import counted
+from albert.runtime.words import counted, kind_of_value
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def check_text(name: str, text: Any) -> None:
     """Raises UsageError for anything but a string, such as a list."""
     if not isinstance(text, str):
         remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
-        raise UsageError(name, f"is {type(text).__name__}, a text is expected", remedy)
+        raise UsageError(name, f"is {kind_of_value(text)}, a text is expected", remedy)
 
 
 def check_texts(name: str, texts: Iterable[Any]) -> None:
@@ -47,7 +47,7 @@ def check_texts(name: str, texts: Iterable[Any]) -> None:
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
     if isinstance(texts, dict) or not hasattr(texts, "__getitem__") or getattr(texts, "ndim", 1) != 1:
         remedy = "make a list of it, or give one column"
-        raise UsageError(name, f"is {type(texts).__name__}, a list of texts is expected", remedy)
+        raise UsageError(name, f"is {kind_of_value(texts)}, a list of texts is expected", remedy)
     for number, text in enumerate(texts, start=1):
         check_text(f"{name}, number {number}", text)
 
@@ -75,7 +75,7 @@ def check_second_texts(name: str, are_given: bool, are_expected: bool | None) ->
 def check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
     """Raises UsageError for anything but a list of lists of strings."""
     if not hasattr(lists, "__getitem__") or isinstance(lists, str | Mapping):
-        raise UsageError(name, f"is {type(lists).__name__}, a list of lists of texts is expected")
+        raise UsageError(name, f"is {kind_of_value(lists)}, a list of lists of texts is expected")
     for number, texts in enumerate(lists, start=1):
         check_texts(f"{name}, number {number}", texts)
 

@@ -23,7 +23,7 @@ from albert.model.packing import (
     tokens_in_other_segment,
 )
 from albert.model.sharing import LayerApplication, sharing_plan
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import MAX_DEPTH_FACTOR, AlbertConfig
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -503,9 +503,6 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
 # --------------------------------------------------------------------------------------------------------------------
 # Running a model at another depth (paper, appendix A.1): the first N layers, or more layers than it was trained with if
 # all layers share their parameters.
-
-MAX_DEPTH_FACTOR = 8
-"""Maximum depth as a multiple of the trained depth; larger values are probably typos."""
 
 
 def allowed_depths(config: AlbertConfig) -> range:

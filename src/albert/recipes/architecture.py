@@ -5,7 +5,7 @@ Field names are those of `transformers.AlbertConfig`."""
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, require_range
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
 Sharing = Literal["all", "attention", "ffn", "none"]
@@ -14,6 +14,8 @@ Family = Literal["albert", "bert", "distilbert", "roberta", "xlm-roberta", "came
 HeadPooling = Literal["pooler", "mean", "cls", "max"]
 """What a head for a whole text reads."""
 _MAX_LAYERS = 2**10  # far beyond any model; without a limit a damaged number could fill the memory
+MAX_DEPTH_FACTOR = 8
+"""Maximum depth as a multiple of the trained depth; larger values are probably typos."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +74,17 @@ class AlbertConfig:
     the maximum over all tokens. "mean" suits encoders that were trained for sentence vectors."""
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
-                     "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-                     "type_vocab_size"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
+        sizes = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
+                 "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
+                 "type_vocab_size")  # fmt: skip
+        require_range(self, "at least 1", *sizes)
         if self.match_embedding and self.type_vocab_size < 3:
             raise InvalidConfiguration(
                 "match_embedding", f"needs a third token type, type_vocab_size is {self.type_vocab_size}"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
-        for name in ("initializer_range", "layer_norm_eps"):
-            if not getattr(self, name) > 0:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
+        dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+        require_range(self, "a share from 0 to below 1", *dropouts)
+        require_range(self, "a number above 0", "initializer_range", "layer_norm_eps")
         heads = self.num_attention_heads
         groups = self.num_hidden_groups
         layers = self.num_hidden_layers
@@ -272,13 +270,23 @@ class ArchitectureChanges:
         """
         fields = self.changed_fields()
         fields.pop("extend_positions", None)
+        layers = config.num_hidden_layers
+        depth = self.num_hidden_layers
+        if depth is not None and not 1 <= depth <= MAX_DEPTH_FACTOR * layers:
+            remedy = f"choose one from 1 to {MAX_DEPTH_FACTOR * layers}"
+            raise InvalidConfiguration("depth", f"is {depth}, the model has {layers} layers", remedy)
         kept = fields.pop("keep_layers", None)
         if kept is not None:
             fields |= self._kept_layers(config, kept)
         if self.sharing not in (None, "all") and config.sharing == "all":
             flat = {"num_hidden_layers": config.num_hidden_layers * config.inner_group_num, "num_hidden_groups": 1}
             fields = {**flat, "inner_group_num": 1, **fields}
-        return replace(config, **fields)
+        try:
+            return replace(config, **fields)
+        except InvalidConfiguration as error:
+            if error.subject not in fields or error.subject == "num_hidden_layers":
+                raise
+            raise InvalidConfiguration(f"architecture.{error.subject}", error.why, error.remedy) from error
 
     def _kept_layers(self, config: AlbertConfig, kept: tuple[int, ...]) -> dict[str, int]:
         """The fields that `keep_layers` changes."""

@@ -55,18 +55,25 @@ class TaskRecipe:
             return max(1, round(self.steps * training_examples / self.examples))
         return self.steps
 
-    def within(self, positions: int) -> "TaskRecipe":
-        """The recipe with its length limited to the position embeddings of the model."""
+    def within(self, positions: int, asked: int | None = None) -> "TaskRecipe":
+        """The recipe with its length limited to the position embeddings of the model.
+
+        Raises:
+            InvalidConfiguration: the length that was asked for is larger.
+        """
+        if asked is not None and asked > positions:
+            why = f"is {asked}, the model has {positions} positions"
+            raise InvalidConfiguration("max_length", why, f"choose at most {positions}")
         return replace(self, max_length=min(self.max_length, positions))
 
     def check(self) -> None:
         """Raise InvalidConfiguration, naming the field, if a value is out of range."""
-        above_0 = "learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"
-        require_range(self, "a number above 0", *above_0)
+        require_range(self, "a number above 0", "learning_rate", "epochs")
+        require_range(self, "at least 1", "batch_size", "steps", "question_length", "stride")
+        require_range(self, "at least 8", "max_length")
+        require_range(self, "at least 0", "weight_decay")
         refuse_implausible_rate(self.learning_rate)
         require_range(self, "a share from 0 to below 1", "warmup_share", "encoder_dropout", "head_dropout")
-        if self.max_length < 8:
-            raise InvalidConfiguration("max_length", f"must be at least 8 tokens, is {self.max_length}")
         self.total_steps(1)
 
 
@@ -251,10 +258,8 @@ class Distillation:
     weight: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InvalidConfiguration("distillation temperature", f"is {self.temperature}, it must be above 0")
-        if not 0 < self.weight <= 1:
-            raise InvalidConfiguration("distillation weight", f"is {self.weight}, it must be above 0 and at most 1")
+        require_range(self, "a number above 0", "temperature", prefix="distillation.")
+        require_range(self, "a share above 0 and up to 1", "weight", prefix="distillation.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,17 +314,9 @@ class FinetuningSettings:
     threshold: float | Literal["train"] | None = None
 
     def __post_init__(self) -> None:
-        counts = {
-            "max_train_examples": 1,
-            "evaluate_every": 1,
-            "patience": 1,
-            "checkpoint_every": 1,
-            "micro_batch_tokens": 1,
-        }
-        for name, least in (counts | {"seed": 0, "workers": 0, "page_examples": 0}).items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidConfiguration(name, f"is {value}, at least {least} is needed")
+        counts = ("max_train_examples", "evaluate_every", "patience", "checkpoint_every", "micro_batch_tokens")
+        require_range(self, "at least 1", *counts)
+        require_range(self, "at least 0", "seed", "workers", "page_examples")
 
     @property
     def evaluation_interval(self) -> int | None:

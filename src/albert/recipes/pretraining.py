@@ -26,6 +26,7 @@ from albert.runtime.json_files import (
     to_json,
 )
 from albert.runtime.manifest import LAYOUT, require_layout
+from albert.runtime.words import plain
 
 SentenceObjective = Literal["sop", "nsp", "none"]
 MaskingUnit = Literal["word", "token"]
@@ -101,8 +102,7 @@ class MaskingRecipe:
     """Share that becomes a random token; the rest stays as it is."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
+        require_range(self, "a share above 0 and below 1", "share", prefix="masking.")
         require_range(self, "at least 1", "max_predictions", "max_ngram", prefix="masking.")
         kept = 1 - self.replace_with_mask - self.replace_with_random
         if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
@@ -140,8 +140,7 @@ class ScheduleRecipe:
         if not 0 <= self.warmup_steps <= self.total_steps:
             why = f"is {self.warmup_steps}, a number from 0 to the {self.total_steps} steps is needed"
             raise InvalidConfiguration("warmup_steps", why)
-        if not 0 < self.decay_share <= 1:
-            raise InvalidConfiguration("decay_share", f"is {self.decay_share}, a share above 0 and up to 1 is needed")
+        require_range(self, "a share above 0 and up to 1", "decay_share")
 
     def learning_rate(self, step: int, peak: float, budget_used: float = 0.0) -> float:
         """Learning rate of update number `step`, counted from 0.
@@ -274,7 +273,7 @@ class PretrainingRecipe:
             raise InvalidConfiguration("dropout_changes", f"are at updates {steps}, ascending ones are needed")
         for _, probability in self.dropout_changes:
             if not 0 <= probability < 1:
-                why = f"has the probability {probability}, a share from 0 to below 1 is needed"
+                why = f"has the probability {plain(probability)}, a share from 0 to below 1 is needed"
                 raise InvalidConfiguration("dropout_changes", why)
 
 

@@ -3,6 +3,7 @@
 The codes follow sysexits where one fits: a scheduler can tell "retry" (75, 130, 143) from "fix something first".
 """
 
+import copy
 import difflib
 import errno
 import functools
@@ -11,6 +12,8 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
+
+from albert.runtime.words import plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +32,13 @@ class AlbertError(Exception):
         self.why = why
         self.remedy = remedy
         super().__init__(printable(f"{subject}: {why}" + (f"; {remedy}" if remedy else "")))
+
+    def about(self, subject: str) -> "AlbertError":
+        """The same error with another name of its subject."""
+        renamed = copy.copy(self)
+        renamed.subject = subject
+        renamed.args = (printable(subject + str(self).removeprefix(printable(self.subject))),)
+        return renamed
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with all attributes, whatever arguments the class takes, to pass between processes."""
@@ -102,10 +112,13 @@ class InvalidConfiguration(AlbertError):
 
 
 _RANGES: dict[str, Callable[[float], bool]] = {
+    "at least 8": lambda number: number >= 8,
     "at least 1": lambda number: number >= 1,
     "at least 0": lambda number: number >= 0,
     "a number above 0": lambda number: number > 0,
     "a finite number above 0": lambda number: 0 < number < float("inf"),
+    "a share above 0 and up to 1": lambda number: 0 < number <= 1,
+    "a share above 0 and below 1": lambda number: 0 < number < 1,
     "a share from 0 to 1": lambda number: 0 <= number <= 1,
     "a share from 0 to below 1": lambda number: 0 <= number < 1,
 }
@@ -120,7 +133,7 @@ def require_range(settings: object, needed: str, *names: str, prefix: str = "") 
     for name in names:
         number = getattr(settings, name)
         if number is not None and not _RANGES[needed](number):
-            raise InvalidConfiguration(prefix + name, f"is {number}, {needed} is needed")
+            raise InvalidConfiguration(prefix + name, f"is {plain(number)}, {needed} is needed")
 
 
 def printable(message: str) -> str:

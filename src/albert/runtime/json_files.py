@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
 from albert.runtime.manifest import LAYOUT, open_input, read_input, require_layout
+from albert.runtime.words import kind_of_value
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 2**27
@@ -81,7 +82,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DamagedData(path, f"is not JSON ({error})") from error
     if not isinstance(data, dict):
-        raise DamagedData(path, f"holds {_kind(data)}, an object is expected")
+        raise DamagedData(path, f"is {kind_of_value(data)}, a table of keys {{...}} is expected")
     return data
 
 
@@ -178,19 +179,23 @@ def convert_value(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", types.NoneType: "null"}
+_NAMES = {
+    dict: "a table of keys {...}",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    Path: "a path",
+    types.NoneType: "nothing",
+}
 _NOT_A_NAME = re.compile("[\\0\ud800-\udc7f\udd00-\udfff]")
 """Characters that the system takes in no file name."""
 
 
 def _require(kind: type, value: Any, where: str) -> None:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        why = f"is {_kind(value)}, {_NAMES.get(kind, kind.__name__)} is expected"
-        raise InvalidConfiguration(where, why)
-
-
-def _kind(value: Any) -> str:
-    return _NAMES.get(type(value), f"{type(value).__name__} {value!r}")
+        raise InvalidConfiguration(where, f"is {kind_of_value(value)}, {_NAMES[kind]} is expected")
 
 
 # --------------------------------------------------------------------------------------------------------------------

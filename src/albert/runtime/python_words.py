@@ -28,6 +28,7 @@ def in_python(text: str, known: Iterable[str]) -> str:
         return f'{group}={{"{field}": {value}}}' if group else f"{field}={value}"
 
     text = re.sub(r"--kind ([\w-]+)", r'kind="\1"', text)
+    text = re.sub(r"--([a-z][a-z0-9-]*) (?=[\d.]*\d\b)", lambda match: keyword(match).rstrip() + "=", text)
     text = re.sub(r"--([a-z][a-z0-9-]*)", keyword, text)
     text = _KEY_AND_VALUE.sub(key, text)
     if groups:

@@ -1,4 +1,6 @@
-"""Numbers in sentences."""
+"""Numbers and values in sentences."""
+
+from collections.abc import Mapping
 
 
 def counted(count: int, what: str) -> str:
@@ -18,6 +20,27 @@ def counted(count: int, what: str) -> str:
 
 def _singular(plural: str) -> str:
     return plural.removesuffix("es") if plural.endswith(("sses", "ches")) else plural.removesuffix("s")
+
+
+def plain(number: float) -> str:
+    """A number as it is typed: `0` and not `0.0`."""
+    is_whole = isinstance(number, float) and number.is_integer() and abs(number) < 1e15
+    return str(int(number) if is_whole else number)
+
+
+def kind_of_value(value: object) -> str:
+    """What a value is, for an error: a number or a short text as it is, and other values by their kind."""
+    if value is None:
+        return "None (null)"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else f"{value[:40]}…")
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "a table of keys {...}"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"an object of type {type(value).__name__}"
 
 
 def in_epochs(epochs: float) -> str:

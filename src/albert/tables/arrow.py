@@ -164,7 +164,7 @@ def saved_batches(file: InputFile, reached: Advance, column: str | None = None) 
 # ---- Parquet as output of predictions ------------------------------------------------------------------------------
 
 _TYPE_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
-_TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+_TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
 
 
 class Parquet:
@@ -194,7 +194,7 @@ class Parquet:
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """Return the type of a column: of `str`, `float`, `int`, a TypedDict or a dict of types, or a list of one of these.
+    """Return the type of a column: of `str`, `float`, `int`, `bool`, a TypedDict or a dict of types, or a list of one.
 
     Lists of numbers, which may be long vectors, are float32.
     """

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from albert.runtime.errors import DamagedData, UsageError
 from albert.runtime.json_files import unique_keys
+from albert.runtime.words import kind_of_value
 from albert.tables.encodings import lines_of, text_of_file
 from albert.tables.exports import MARKED_TEXT, is_of_spacy, refuse_raw_export
 from albert.tables.files import Advance, InputFile
@@ -90,7 +91,7 @@ def _json_lines(file: InputFile, encoding: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as error:
             raise DamagedData(f"{file.name}:{number}", f"is not JSON ({error})") from error
         if not isinstance(value, dict):
-            raise DamagedData(f"{file.name}:{number}", f"is {type(value).__name__}, a JSON object is expected")
+            raise DamagedData(f"{file.name}:{number}", f"is {kind_of_value(value)}, a JSON object {{...}} is expected")
         yield Record(f"{file.name}:{number}", value)
 
 
@@ -163,7 +164,7 @@ def _open_json(file: InputFile, encoding: str, notes: tuple[str, ...], layout: L
             why = f"is an object with {known or 'nothing in it'}, no list of rows"
             raise DamagedData(file.name, why, "write a list of objects, or JSON lines")
     if not isinstance(value, list):
-        raise DamagedData(file.name, f"is {type(value).__name__}, a list of objects is expected")
+        raise DamagedData(file.name, f"is {kind_of_value(value)}, a list of JSON objects {{...}} is expected")
     if _is_list_of_rows(value):
         width = max(map(len, value))
         names = layout.columns or tuple(f"column {number}" for number in range(1, width + 1))
@@ -175,7 +176,7 @@ def _open_json(file: InputFile, encoding: str, notes: tuple[str, ...], layout: L
     records = []
     for number, row in enumerate(value):
         if not isinstance(row, dict):
-            why = f"is {type(row).__name__}, an object is expected"
+            why = f"is {kind_of_value(row)}, a JSON object {{...}} is expected"
             raise DamagedData(f"{file.name}: [{number}]", why, "write one object for each row")
         records.append(Record(f"{file.name}: [{number}]", row))
     return TableFile(file=file, format="json", encoding=encoding, notes=notes, rows=tuple(records))

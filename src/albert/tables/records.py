@@ -11,6 +11,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, did_you_mean
 from albert.runtime.json_files import unique_keys
+from albert.runtime.words import kind_of_value
 from albert.tables.files import Advance, InputFile, open_input_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -110,7 +111,7 @@ def json_object(text: str, where: str) -> dict[str, Any]:
         raise DamagedData(where, f"is not JSON ({reason})", remedy) from error
     if not isinstance(value, dict):
         remedy = JSON_LINES_REMEDY if isinstance(value, list) else None
-        raise DamagedData(where, f"is {type(value).__name__}, a JSON object is expected", remedy)
+        raise DamagedData(where, f"is {kind_of_value(value)}, a JSON object {{...}} is expected", remedy)
     return value
 
 

@@ -151,7 +151,7 @@ class Embed(Pipeline):
         return {"vector": decoded, **costs(example, cut)}
 
     def cell_types(self) -> dict[str, Any]:
-        return {"embedding": [float], "tokens_cut": int}
+        return {"embedding": [float], "tokens_cut": int, "empty": bool}
 
     def cells(self, reply: Any) -> dict[str, Any]:
         return {**reply, "embedding": reply["vector"]}

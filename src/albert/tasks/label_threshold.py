@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.words import plain
 
 LABEL_THRESHOLD_KEY = "label_threshold"
 MAY_BE_EMPTY_KEY = "label_set_may_be_empty"
@@ -30,7 +31,8 @@ class LabelThreshold:
 
     def __post_init__(self) -> None:
         if not 0 < self.value < 1:
-            raise InvalidConfiguration("threshold", f"is {self.value:g}, it must be above 0 and below 1")
+            why = f"is {plain(self.value)}, a share above 0 and below 1 is needed"
+            raise InvalidConfiguration("threshold", why)
 
     @property
     def keys(self) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class MultiLabel(TextTask, Labelled):
 
     def cell_types(self) -> dict[str, Any]:
         """The labels that are predicted, and the scores of all in the model's order."""
-        return {"labels": [str], "scores": dict.fromkeys(self.shown, float), "tokens_cut": int}
+        return {"labels": [str], "scores": dict.fromkeys(self.shown, float), "tokens_cut": int, "empty": bool}
 
     def cells(self, reply: list[LabelScore]) -> dict[str, Any]:
         labels = [entry["label"] for entry in reply if entry.get("predicted")]

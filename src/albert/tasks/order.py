@@ -123,7 +123,7 @@ class Order(Pipeline):
 
     def cell_types(self) -> dict[str, Any]:
         probability = "probability_next" if self.is_next_sentence else "probability_in_order"
-        return {"label": str, "score": float, probability: float, "tokens_cut": int}
+        return {"label": str, "score": float, probability: float, "tokens_cut": int, "empty": bool}
 
     # ---- Its output in an ONNX file ---------------------------------------------------------------------------------
 

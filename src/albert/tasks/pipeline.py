@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import numpy as np
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.runtime.words import kind_of_value
 from albert.tables.fields import text_of as written_text
 from albert.tables.records import Record
 from albert.tasks.examples import Example, Features
@@ -131,7 +132,7 @@ def text_of(record: Record, field: str, option: str) -> str:
         return ""
     text = written_text(value)
     if text is None:
-        raise DamagedData(record.where, f"field {field!r} is {type(value).__name__}, a text is expected")
+        raise DamagedData(record.where, f"field {field!r} is {kind_of_value(value)}, a text is expected")
     return text
 
 
@@ -291,7 +292,7 @@ class Pipeline(ABC):
     def cell_types(self) -> dict[str, Any]:
         """The columns that every row of a file gets, in order, and their types.
 
-        A type is `str`, `float`, `int`, a TypedDict or a dict of names and types, or a list of one of these."""
+        A type is `str`, `float`, `int`, `bool`, a TypedDict or a dict of names and types, or a list of one of these."""
 
     def cells(self, reply: Any) -> Mapping[str, Any]:
         """The values of the columns for a reply; others are left out."""

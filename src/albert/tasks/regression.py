@@ -212,7 +212,7 @@ class Regression(TextTask):
         return {"label": self.column, "score": float(decoded), **costs(example, cut)}
 
     def cell_types(self) -> dict[str, Any]:
-        return {"score": float, "tokens_cut": int}
+        return {"score": float, "tokens_cut": int, "empty": bool}
 
     # ---- From numbers to scores -------------------------------------------------------------------------------------
 

@@ -231,7 +231,8 @@ class SingleLabel(TextTask, Labelled):
 
     def cell_types(self) -> dict[str, Any]:
         """The most likely label, and the scores of all in the model's order."""
-        return {"label": str, "score": float, "scores": dict.fromkeys(self.shown, float), "tokens_cut": int}
+        scores = dict.fromkeys(self.shown, float)
+        return {"label": str, "score": float, "scores": scores, "tokens_cut": int, "empty": bool}
 
     def cells(self, reply: list[LabelScore]) -> dict[str, Any]:
         return {**reply[0], "scores": scores_by_label(self.shown, reply)}

@@ -12,6 +12,7 @@ from albert.recipes.finetuning import RecipeChanges
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.json_files import convert_value, from_json, read_json_object, save_versioned, to_json
 from albert.runtime.manifest import LAYOUT, require_layout
+from albert.runtime.words import plain
 from albert.tables.table_file import Layout
 
 UNNAMED = "custom"
@@ -36,7 +37,9 @@ class HeldOut:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise InvalidConfiguration("held-out share", f"is {self.share:g}, must be above 0 and below 1")
+            raise InvalidConfiguration(
+                "held_out.share", f"is {plain(self.share)}, a share above 0 and below 1 is needed"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from albert import __version__
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed, require_range
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import common_fields, flatten, read_versioned, save_json, save_versioned, to_json
 from albert.runtime.manifest import FileSum
@@ -133,7 +133,7 @@ def prepare(
                 remove_directory(work, release)
                 count = report.splits["held_out"].documents
                 why = f"{settings.held_out:g} leaves none of {count} documents for training"
-                raise InvalidConfiguration("held-out share", why, "take a smaller one, or another seed")
+                raise InvalidConfiguration("held_out", why, "take a smaller share, or another seed")
             report.files_ignored = ignored
             report.files_repeated = repeated
             report.workers = workers
@@ -156,14 +156,12 @@ def prepare(
 
 def _check_settings(settings: PreparationSettings, workers: int) -> None:
     check_language(settings.language)
-    for name, value, is_valid in (
-        ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
-        ("workers", workers, workers >= 1),
-        ("shard bytes", settings.shard_bytes, settings.shard_bytes >= 1),
-        ("unit bytes", settings.unit_bytes, settings.unit_bytes >= 1),
-    ):
-        if not is_valid:
-            raise InvalidConfiguration(name, f"{value} is out of range")
+    require_range(settings, "a share from 0 to below 1", "held_out")
+    require_range(settings, "at least 1", "unit_bytes")
+    if settings.shard_bytes < 1:
+        raise InvalidConfiguration("shard_megabytes", f"is {settings.shard_bytes / 1e6:g}, a number above 0 is needed")
+    if workers < 1:
+        raise InvalidConfiguration("workers", f"is {workers}, at least 1 is needed")
 
 
 def _write_plan(work: Path, settings: PreparationSettings, tokenizer: Tokenizer, libraries: Mapping[str, str]) -> None:

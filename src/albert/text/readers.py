@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
-from albert.runtime.words import counted
+from albert.runtime.words import counted, kind_of_value
 from albert.tables.fields import text_of
 from albert.tables.files import Advance, InputFile, check_unchanged, open_input_file
 from albert.tables.records import (
@@ -455,7 +455,7 @@ def read_rows(file: InputFile, reading: Reading, report: CorpusReport, reached: 
                 continue
             text = text_of(value) if table.format == "xlsx" else value
             if not isinstance(text, str):
-                raise DamagedData(record.where, f"field {name!r} is {type(value).__name__}, text is expected")
+                raise DamagedData(record.where, f"field {name!r} is {kind_of_value(value)}, a text is expected")
             if "\0" not in text:
                 yield text
             elif reading.bad_utf8 == "skip":
@@ -500,7 +500,7 @@ def read_json_lines(file: InputFile, reading: Reading, report: CorpusReport, rea
                 report.drop(NULL, 0)
                 continue
             if not isinstance(value, str):
-                raise DamagedData(where, f"field {name!r} is {type(value).__name__}, text is expected")
+                raise DamagedData(where, f"field {name!r} is {kind_of_value(value)}, a text is expected")
             repaired = replace_surrogates(value)
             if repaired is not value:
                 report.noted[REPAIRED] += sum(a != b for a, b in zip(value, repaired, strict=True))

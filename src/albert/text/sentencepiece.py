@@ -22,11 +22,12 @@ from google.protobuf.message import DecodeError
 from jaxtyping import Bool, Float64, Int32, Int64
 from sentencepiece import sentencepiece_model_pb2 as model_format
 
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, require_range
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
+from albert.runtime.words import plain
 from albert.text.normalization import normalize
 from albert.text.readers import split_bytes
 from albert.text.sentences import check_language, split_sentences
@@ -82,13 +83,13 @@ class VocabularySettings:
     wrapped: Wrapped = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "maximum_bytes"):
-            if getattr(self, name) < 1:
-                raise InvalidConfiguration(name, f"{getattr(self, name)} is not positive")
+        require_range(self, "at least 1", "vocab_size")
+        if self.maximum_bytes < 1:
+            raise InvalidConfiguration("megabytes", f"is {self.maximum_bytes / 1e6:g}, a number above 0 is needed")
         if self.maximum_sentences <= 100:  # SentencePiece's own bounds, here and below
-            raise InvalidConfiguration("sentences", f"{self.maximum_sentences} are too few, at least 101 are needed")
+            raise InvalidConfiguration("sentences", f"is {self.maximum_sentences}, at least 101 is needed")
         if not 0.98 <= self.character_coverage <= 1:
-            why = f"{self.character_coverage} is not between 0.98 and 1"
+            why = f"is {plain(self.character_coverage)}, a share from 0.98 to 1 is needed"
             raise InvalidConfiguration("character_coverage", why)
         check_language(self.language)
 
@@ -168,12 +169,12 @@ def _training_error(vocab_size: int, message: str, report: TrainingReport) -> Al
         return MissingInput("corpus", "holds no sentence to train a vocabulary on")
     match = re.search(r"set it to a value <= (\d+)", message)
     if match:
-        why = f"this text supports {int(match[1]):,} at most"
-        return InvalidConfiguration(subject, why, f"ask for {match[1]} or fewer, or give more text")
+        why = f"this text has enough for {int(match[1]):,} at most"
+        return InvalidConfiguration(subject, why, f"write --vocab-size {match[1]} or less, or give more text")
     match = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if match:
         why = f"the characters of this text alone need {int(match[1]):,}"
-        return InvalidConfiguration(subject, why, f"ask for more than {match[1]}")
+        return InvalidConfiguration(subject, why, f"write --vocab-size {int(match[1]) + 1} or more")
     message = " ".join(message.split("] ")[-1].split())
     return InvalidConfiguration(subject, f"SentencePiece cannot train it ({message})")
 

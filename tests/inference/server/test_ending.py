@@ -102,7 +102,7 @@ def test_requests_in_flight_are_answered_after_a_signal(numbers, saved, config):
             time.sleep(0.2)  # two signals at once are one
         assert reply.result(30) == 1
         assert process.wait(30) == 0
-        assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
+        assert process.stderr.read() == "albert: stopped: every accepted request was answered\n"
 
 
 def test_ignored_hangup_stays_ignored(saved, config):
@@ -122,7 +122,7 @@ def test_command_that_cannot_open_its_model_does_not_say_that_it_listens(saved, 
     command = [sys.executable, "-m", "albert", "serve", str(path), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     first, error = done.stderr.splitlines()
-    assert done.returncode != 0 and first == f"albert serve: loading {path}"
+    assert done.returncode != 0 and first == f"albert: loading {path}"
     assert error.startswith(f"albert: error: {path}/model.safetensors: ")
 
 
@@ -135,7 +135,7 @@ def test_command_serves_until_sigterm(saved, config):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     ) as process:
         try:
-            assert process.stderr.readline() == f"albert serve: loading {path}\n"
+            assert process.stderr.readline() == f"albert: loading {path}\n"
             line = next(line for line in process.stderr if "listening at " in line)
             address = line.split("listening at ")[1].split(",")[0]
             assert address.startswith("http://127.0.0.1:") and "fill masks" in line
@@ -145,6 +145,6 @@ def test_command_serves_until_sigterm(saved, config):
                 assert len(json.load(reply)["results"][0][0]) == 5
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
-            assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
+            assert process.stderr.read() == "albert: stopped: every accepted request was answered\n"
         finally:
             process.kill()

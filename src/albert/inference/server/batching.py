@@ -444,7 +444,7 @@ class Service:
         if warning is not None:
             self._requests_to_check = 0
             with suppress(OSError):  # the terminal was closed
-                print(f"albert serve: {warning}", file=sys.stderr, flush=True)
+                print(f"albert: {warning}", file=sys.stderr, flush=True)
 
     def start(self, predictor: Predictor) -> None:
         """Start serving a model; called in the event loop."""

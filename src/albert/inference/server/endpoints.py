@@ -163,12 +163,12 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
 def _failure(error: BaseException) -> Refused:
     """The refusal for a failed computation; unexpected errors are logged."""
     if batching.lacks_memory(error):
-        logger.error("not enough memory: %s", str(error).partition("\n")[0])
+        logger.error("albert: error: not enough memory: %s", str(error).partition("\n")[0])
         why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
         return Refused("memory", why, retry_after="2")
     if isinstance(error, UsageError):
         return Refused("usage", str(error))
-    logger.error("a text could not be computed", exc_info=error)
+    logger.error("albert: error: a text could not be computed", exc_info=error)
     return Refused("internal", "this text could not be computed")
 
 

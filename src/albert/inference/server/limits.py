@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.words import plain
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Limits:
         for limit in fields(self):
             value = getattr(self, limit.name)
             if not value > 0:
-                raise InvalidConfiguration(f"{limit.name} {value}", "must be above zero")
+                raise InvalidConfiguration(limit.name, f"is {plain(value)}, a number above 0 is needed")
         if self.texts > self.queue_texts:
             why = f"a request of {self.texts} texts would never fit in a queue of {self.queue_texts}"
             raise InvalidConfiguration("queue_texts", why, "raise it, or lower texts")

@@ -13,8 +13,8 @@ from pathlib import Path
 from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
 from albert.pretraining.evaluation import evaluate_pretraining
+from albert.pretraining.initial_weights import Init
 from albert.pretraining.run import pretrain
-from albert.pretraining.start import Init
 from albert.pretraining.throughput import measure_throughput
 from albert.runtime.devices import fastest_precision, pick_device
 from albert.runtime.errors import Diverged

@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
-from albert.pretraining.start_record import saved_recipe
+from albert.pretraining.saved_run import saved_recipe
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes

@@ -36,9 +36,9 @@ from transformers import AlbertForPreTraining as TheirModel
 from albert.model.albert import AlbertForPreTraining
 from albert.model.cost import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import collate, pretraining_objective
+from albert.pretraining.batches import Sample, collate, pretraining_objective
 from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, choose_shape, fixed_objective
-from albert.pretraining.sampling import PretrainingSamples, Sample
+from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import NO_LABEL
 from albert.recipes.architecture import AlbertConfig
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe

@@ -27,7 +27,7 @@ WORK = (
         "albert.text.prepare",
         "albert.text.sentencepiece",
         "albert.inference.files",
-        "albert.pretraining.start",
+        "albert.pretraining.initial_weights",
     ),
     *("albert.checkpoints.hub", "albert.columns.read", "albert.text.unknown"),
     *("torch._dynamo", "torch.profiler"),  # imported late by torch's optimisers

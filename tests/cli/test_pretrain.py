@@ -10,7 +10,8 @@ import pytest
 from albert.cli.main import run
 from albert.commands.pretrain import recipe_before_changes
 from albert.commands.sample import load_chapters
-from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, samples_of
+from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples
+from albert.pretraining.sampling import samples_of
 from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.text.shards import TokenCorpus

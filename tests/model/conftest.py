@@ -63,8 +63,7 @@ def counted_products(monkeypatch):
 
 def pretraining_batch(lengths, masked):
     """A pre-training batch with `masked` masked tokens in each sequence."""
-    from albert.pretraining.batches import collate
-    from albert.pretraining.sampling import Sample
+    from albert.pretraining.batches import Sample, collate
 
     rows = (np.arange(1, 1 + masked), np.arange(masked), 1)
     return collate([Sample(np.arange(length) % VOCABULARY, np.zeros(length, np.int64), *rows) for length in lengths])

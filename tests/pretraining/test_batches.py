@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.batches import PretrainingBatches, collate, pretraining_objective
+from albert.pretraining.batches import collate, pretraining_objective
+from albert.pretraining.sampling import PretrainingBatches
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.environment import world
 from albert.training.loading import load_batches

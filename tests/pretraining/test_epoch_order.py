@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from albert.pretraining import sampling
-from albert.pretraining.sampling import CorpusBlocks, EpochOrder
-from albert.pretraining.segments import Documents, pack_sentences
+from albert.pretraining import sampling, segments
+from albert.pretraining.sampling import EpochOrder
+from albert.pretraining.segments import CorpusBlocks, Documents, pack_sentences
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(sampling, "BLOCK_TOKENS", 100)
+    monkeypatch.setattr(segments, "BLOCK_TOKENS", 100)
     monkeypatch.setattr(sampling, "WINDOW_BLOCKS", 4)
 
 

@@ -12,7 +12,7 @@ from tests.refusals import refusal
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import plain_attention, varlen_attention
-from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.fixed_shape import (
     TERMS,
     FixedBatches,
@@ -22,6 +22,7 @@ from albert.pretraining.fixed_shape import (
     fixed_objective,
 )
 from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingBatches
 from albert.recipes.pretraining import MaskingRecipe
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration, Unavailable

@@ -13,9 +13,9 @@ from tests.pretraining.conftest import model_bytes
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples
+from albert.pretraining.sampling import PretrainingBatches, PretrainingSamples
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.environment import world
 from albert.training.update import update

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.pretraining.conftest import prepare_texts
 from tests.refusals import refusal
 
-from albert.pretraining.batches import MixedSamples, open_corpora
 from albert.pretraining.run import pretrain
-from albert.pretraining.sampling import PretrainingSamples
+from albert.pretraining.sampling import MixedSamples, PretrainingSamples, open_corpora
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.text.executors import PreparationSettings

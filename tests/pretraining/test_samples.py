@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from albert.pretraining import sampling
-from albert.pretraining.sampling import PretrainingSamples, Samples
+from albert.pretraining.batches import Samples
+from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import NO_LABEL, SWAPPED
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.text.shards import TokenCorpus
@@ -68,7 +69,7 @@ def test_an_epoch_has_every_token_of_the_corpus_once(corpus):
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_a_sample_does_not_depend_on_its_batch(corpus, objective, monkeypatch):
     """In any order, across the ends of epochs and windows."""
-    monkeypatch.setattr(sampling, "BLOCK_TOKENS", 300)
+    monkeypatch.setattr("albert.pretraining.segments.BLOCK_TOKENS", 300)
     monkeypatch.setattr(sampling, "WINDOW_BLOCKS", 3)
     samples = samples_of(corpus, objective=objective)
     count = 2 * samples.per_epoch + 20

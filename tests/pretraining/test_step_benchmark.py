@@ -9,7 +9,7 @@ import torch
 from tests.refusals import refusal
 from tests.tiny import tiny_config
 
-from albert.pretraining.sampling import Sample
+from albert.pretraining.batches import Sample
 from albert.runtime.errors import UsageError
 
 pytest.importorskip("transformers")

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 from tests.pretraining.conftest import events
 
 from albert.checkpoints.model_directory import open_model
+from albert.pretraining.initial_weights import Init
 from albert.pretraining.run import pretrain, untrained_model
-from albert.pretraining.start import Init
 from albert.runtime.json_files import save_versioned
 from albert.training.logging import MACHINE_METRICS
 from albert.training.run_folder import RunFolder

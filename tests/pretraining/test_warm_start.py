@@ -13,8 +13,8 @@ from tests.refusals import refusal
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining.evaluation import HeldOutSamples
+from albert.pretraining.initial_weights import Init, recipe_for_model
 from albert.pretraining.run import pretrain
-from albert.pretraining.start import Init, recipe_for_model
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_versioned
 from albert.text.sentencepiece import train_tokenizer

@@ -33,8 +33,8 @@ from albert.runtime.json_files import save_json
 from albert.runtime.manifest import verify_directory
 from albert.text import prepare as prepare_module
 from albert.text import shards
-from albert.text.executors import PreparationSettings, held_out_key, is_held_out, map_in_order
-from albert.text.prepare import prepare
+from albert.text.executors import PreparationSettings, map_in_order
+from albert.text.prepare import held_out_key, is_held_out, prepare
 from albert.text.sentences import split_sentences
 from albert.text.shards import TokenCorpus, read_description, token_type
 

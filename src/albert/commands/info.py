@@ -8,7 +8,7 @@ from typing import Any, Literal
 from albert.cli.main import imports, load_command
 from albert.cli.render import open_console, print_json
 from albert.cli.signature import keys_in
-from albert.commands import info_samples, info_verify
+from albert.commands import info_verify
 from albert.commands.checks import check_model
 from albert.commands.function import command, definition_of, on_command_line
 from albert.model.sharing import sharing_plan
@@ -124,6 +124,8 @@ def info(
         info_verify.verify(what)
         return
     elif samples is not None:
+        with imports():
+            from albert.commands import info_samples
         info_samples.show_samples(what, samples, DEFAULT_RECIPE if recipe is None else recipe, seed)
         return
     elif preset_name(what) is None and not Path(what).exists():

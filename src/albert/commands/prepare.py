@@ -1,4 +1,7 @@
-"""`albert prepare` and `albert.prepare`: text and a tokenizer to token shards."""
+"""`albert prepare` and `albert.prepare`: text and a tokenizer to token shards.
+
+Here are the options and what is shown; `albert.text.prepare` has the steps, from text files to shards, and
+`albert.pretraining.sampling` those from shards to batches."""
 
 import os
 import shlex

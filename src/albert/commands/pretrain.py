@@ -1,7 +1,10 @@
 """`albert pretrain` and `albert.pretrain`: a corpus and a recipe to a pre-trained model.
 
-Both entry points begin with a recipe, by its name or in a file, of which keys change single values: see
-`recipe_before_changes`."""
+1. A recipe, by its name or in a file, of which keys change single values: `recipe_before_changes`, below. All settings,
+   the learning rate among them, are in `albert.recipes.pretraining`.
+2. The run: `albert.pretraining.run` opens the corpora and the model, trains, evaluates and writes the model.
+   `albert.pretraining.sampling` makes its batches, `albert.training.same_run` says whether it resumes an earlier one.
+3. The result, its figures and what is printed: below."""
 
 import os
 import shlex
@@ -30,7 +33,7 @@ from albert.cli.signature import (
 from albert.commands.checks import check_model, check_options
 from albert.commands.columns import tuple_of
 from albert.commands.function import command, definition_of
-from albert.pretraining.start_record import Head, recorded_start, saved_recipe
+from albert.pretraining.saved_run import Head, recorded_start, saved_recipe
 from albert.recipes.pretraining import (
     RECIPES,
     PretrainingRecipe,
@@ -138,8 +141,8 @@ def pretrain(
     checkpoints = [] if replace else RunFolder(folder).checkpoints()
     resumed_after = checkpoints[-1][0] if checkpoints else None
     with imports():
+        from albert.pretraining.initial_weights import Init
         from albert.pretraining.run import pretrain as run_pretraining
-        from albert.pretraining.start import Init
 
     start = None
     if model is not None:
@@ -255,7 +258,7 @@ def named_recipe(name: str, output: Path | None, init: str | None) -> Pretrainin
     if init is not None:
         check_model(init)
         with imports():
-            from albert.pretraining.start import Init, recipe_for_model
+            from albert.pretraining.initial_weights import Init, recipe_for_model
 
         return recipe_for_model(Init(model=init))
     if output is not None and recorded_start(RunFolder(output)) is not None:

@@ -1,126 +1,127 @@
-"""Pre-training batches and loss: micro-batches over ranks, mixtures of corpora, masked tokens plus sentence order."""
+"""Samples of pre-training as arrays (`Samples`) and as tensors (`PretrainingBatch`), and their loss: masked tokens plus
+sentence order (paper §3.1). Which samples a batch has: `albert.pretraining.sampling`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int, Int64
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.packing import PackedSequences, pack_run
-from albert.pretraining.sampling import PretrainingSamples, Sample, Samples
 from albert.pretraining.segments import NO_LABEL
-from albert.runtime.errors import InvalidConfiguration
-from albert.text.shards import TokenCorpus
-from albert.training.update import Batch, Sums, equal_parts
-
-# --------------------------------------------------------------------------------------------------------------------
-# Several corpora as one stream of samples, by weight (paper Table 7: additional data).
-#
-# Which corpus sample i of the mixture comes from is arithmetic: of the first i samples, a corpus with the share w has
-# floor(i·w), give or take one. Within a corpus samples come in its own shuffled order, so nothing is repeated before
-# its epoch is over, and the mixture is a pure function of i like each of its parts.
-
-SHARE_UNITS = 1_000_000
-"""Shares are rounded to millionths."""
+from albert.training.update import Batch, Sums
 
 
-@runtime_checkable
-class SampleSource(Protocol):
-    """Samples by number."""
+class Sample(NamedTuple):
+    """One masked sequence."""
 
-    per_epoch: int
-    preferred_batch: int
-
-    def batch(self, numbers: np.ndarray) -> Samples:
-        """Many samples at once, the same as one by one."""
-        ...
-
-    def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        """Tokens of samples, without making them."""
-        ...
-
-
-class MixedSamples:
-    """Samples of several corpora.
-
-    Args:
-        weights: how often each is drawn from, relative to the others; empty: by their sizes.
-
-    Raises:
-        InvalidConfiguration: not one weight above 0 for each corpus.
-    """
-
-    def __init__(self, parts: Sequence[PretrainingSamples], weights: Sequence[float] = ()) -> None:
-        if weights and (len(weights) != len(parts) or not all(weight > 0 for weight in weights)):
-            shown = " ".join(map(str, weights))
-            why = f"is {shown}, {len(parts)} corpora need as many weights above 0"
-            raise InvalidConfiguration("mixture", why)
-        shares = np.array(weights if weights else [part.per_epoch for part in parts], dtype=np.float64)
-        self._parts = parts
-        self._shares = np.maximum(1, np.rint(SHARE_UNITS * shares / shares.sum())).astype(np.int64).tolist()
-        self.per_epoch = sum(part.per_epoch for part in parts)
-        self.preferred_batch = min(part.preferred_batch for part in parts)
-
-    def batch(self, numbers: Int64[np.ndarray, " samples"]) -> Samples:
-        """Many samples at once, in the order of their numbers."""
-        corpora, within = self.locate(numbers)
-        by_corpus = np.argsort(corpora, kind="stable")
-        batches = [part.batch(within[corpora == i]) for i, part in enumerate(self._parts) if (corpora == i).any()]
-        return Samples.concatenate(batches).take(np.argsort(by_corpus))
-
-    def lengths(self, numbers: Int64[np.ndarray, " samples"]) -> Int64[np.ndarray, " samples"]:
-        """Tokens of samples, without making them."""
-        corpora, within = self.locate(numbers)
-        lengths = np.empty_like(numbers)
-        for corpus, part in enumerate(self._parts):
-            lengths[corpora == corpus] = part.lengths(within[corpora == corpus])
-        return lengths
-
-    def locate(
-        self, numbers: Int64[np.ndarray, " samples"]
-    ) -> tuple[Int64[np.ndarray, " samples"], Int64[np.ndarray, " samples"]]:
-        """The corpus of each sample, and its number within that corpus."""
-        corpora = np.zeros_like(numbers)
-        within = numbers.copy()
-        pending = np.arange(len(numbers))
-        for corpus, share in enumerate(self._shares[:-1]):
-            # This corpus gets its share of the samples left by earlier ones, evenly spaced.
-            total = sum(self._shares[corpus:])
-            before = _count_before(share, total, within[pending])
-            selected = _count_before(share, total, within[pending] + 1) > before
-            corpora[pending[selected]] = corpus
-            within[pending] = np.where(selected, before, within[pending] - before)
-            pending = pending[~selected]
-            corpora[pending] = corpus + 1
-        return corpora, within
+    token_ids: np.ndarray
+    """int64 [tokens]: [CLS] first [SEP] second [SEP]."""
+    token_type_ids: np.ndarray
+    """int64 [tokens]: 0 up to the first [SEP], then 1."""
+    masked_positions: np.ndarray
+    """int64 [masked]."""
+    masked_labels: np.ndarray
+    """int64 [masked]."""
+    order_label: int
+    """0 in order, 1 swapped or from another document, -100 no label."""
 
 
-def _count_before(share: int, total: int, numbers: np.ndarray) -> np.ndarray:
-    """floor(numbers · share / total), in two steps to avoid overflow: samples of a corpus among the first ones."""
-    quotient, rest = np.divmod(numbers, total)
-    return quotient * share + rest * share // total
+class Samples(NamedTuple):
+    """Masked sequences, concatenated."""
+
+    token_ids: np.ndarray
+    """int64 [tokens]."""
+    token_type_ids: np.ndarray
+    """int64 [tokens]."""
+    lengths: np.ndarray
+    """int64 [sequences]: tokens of each."""
+    masked_positions: np.ndarray
+    """int64 [masked], ascending, in the concatenated sequences."""
+    masked_labels: np.ndarray
+    """int64 [masked]."""
+    order_labels: np.ndarray
+    """int64 [sequences]."""
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "Samples":
+        """Single samples as a batch."""
+        return cls.concatenate(
+            [
+                cls(ids, types, np.array([len(ids)]), positions, labels, np.array([order]))
+                for ids, types, positions, labels, order in samples
+            ]
+        )
+
+    @classmethod
+    def concatenate(cls, batches: Sequence["Samples"]) -> "Samples":
+        """Batches one after the other."""
+        starts = np.cumsum([0, *(len(batch.token_ids) for batch in batches[:-1])])
+        moved = [b._replace(masked_positions=b.masked_positions + s) for b, s in zip(batches, starts, strict=True)]
+        return cls(*map(np.concatenate, zip(*moved, strict=True)))
+
+    @property
+    def masked_counts(self) -> np.ndarray:
+        """int64 [sequences]: masked tokens of each."""
+        return np.diff(np.searchsorted(self.masked_positions, np.cumsum(self.lengths)), prepend=0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items of each term of the loss."""
+        labelled = int(np.count_nonzero(self.order_labels != NO_LABEL))
+        return {"masked_tokens": len(self.masked_labels), "sentence_order": labelled}
+
+    def take(self, rows: np.ndarray) -> "Samples":
+        """Some of the sequences, in the given order.
+
+        Of sequences of 4, 6 and 5 tokens with masks at 1, 6 and 12, the rows [2, 0] have the lengths [5, 4], the tokens
+        10 to 14 and 0 to 3, and the masks 12 and 1, which are at 2 and 6 now.
+        """
+        lengths = self.lengths[rows]
+        masked_counts = self.masked_counts
+        starts = (np.cumsum(self.lengths) - self.lengths)[rows]
+        new_starts = np.cumsum(lengths) - lengths
+        masked_starts = (np.cumsum(masked_counts) - masked_counts)[rows]
+        masked_counts = masked_counts[rows]
+        tokens = _ranges(starts, lengths)
+        masked = _ranges(masked_starts, masked_counts)
+        return Samples(
+            self.token_ids[tokens],
+            self.token_type_ids[tokens],
+            lengths,
+            self.masked_positions[masked] + np.repeat(new_starts - starts, masked_counts),
+            self.masked_labels[masked],
+            self.order_labels[rows],
+        )
+
+    def part(self, begin: int, end: int) -> "Samples":
+        """Sequences begin to end - 1, as views except for the positions."""
+        before = int(self.lengths[:begin].sum())
+        after = before + int(self.lengths[begin:end].sum())
+        first, last = np.searchsorted(self.masked_positions, (before, after)).tolist()
+        return Samples(
+            self.token_ids[before:after],
+            self.token_type_ids[before:after],
+            self.lengths[begin:end],
+            self.masked_positions[first:last] - before,
+            self.masked_labels[first:last],
+            self.order_labels[begin:end],
+        )
+
+    def unbatch(self) -> list[Sample]:
+        """The single samples."""
+        parts = (self.part(i, i + 1) for i in range(len(self.lengths)))
+        return [Sample(ids, types, places, labels, int(order[0])) for ids, types, _, places, labels, order in parts]
 
 
-def open_corpora(paths: Sequence[Path], verify: bool) -> list[TokenCorpus]:
-    """The training splits of prepared corpora.
-
-    Raises:
-        InvalidConfiguration: they have different tokenizers, or one is named twice.
-        MissingInput, DamagedData: see `TokenCorpus.open`.
-    """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise InvalidConfiguration("data", "names a corpus twice", "give it a larger weight instead")
-    corpora = [TokenCorpus.open(path, "train", verify=verify) for path in paths]
-    for corpus in corpora[1:]:
-        if corpus.tokenizer_fingerprint != corpora[0].tokenizer_fingerprint:
-            why = f"was prepared with another tokenizer than {corpora[0].directory}"
-            raise InvalidConfiguration(corpus.directory, why, "prepare both with the same one")
-    return corpora
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The concatenated integers of all ranges [start, start + length): of starts [7, 2] and lengths [3, 2] these are
+    7, 8, 9, 2, 3."""
+    return np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 
 
 @dataclass(frozen=True)
@@ -169,46 +170,6 @@ def batch_of(samples: Samples) -> PretrainingBatch:
         order_labels=torch.from_numpy(samples.order_labels),
         counts=samples.counts,
     )
-
-
-class PretrainingBatches:
-    """Batches by step: step t has samples t·B to (t+1)·B − 1, which the ranks take in turn.
-
-    Args:
-        batch_size: B, sequences over all ranks and micro-batches.
-        workers: threads that compute at the same time; every micro-batch is split into as many parts, of about equal
-            numbers of tokens.
-    """
-
-    def __init__(
-        self,
-        samples: SampleSource,
-        batch_size: int,
-        micro_batch_size: int,
-        workers: int = 1,
-    ) -> None:
-        self._samples = samples
-        self._workers = workers
-        self._batch_size = batch_size
-        self._micro_batch_size = micro_batch_size
-
-    def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
-        """The samples of one rank in a step."""
-        first = step * self._batch_size
-        numbers = np.arange(first + rank, first + self._batch_size, world_size)
-        return list(micro_batches(self._samples, numbers, self._micro_batch_size, self._workers))
-
-
-def micro_batches(
-    samples: SampleSource, numbers: np.ndarray, micro_batch_size: int, parts: int = 1
-) -> Iterator[PretrainingBatch]:
-    """Samples in micro-batches, each split into parts of about equal numbers of tokens."""
-    at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
-    for begin in range(0, len(numbers), at_once):
-        batch = samples.batch(numbers[begin : begin + at_once])
-        for i in range(0, len(batch.lengths), micro_batch_size):
-            for part in equal_parts(batch.lengths[i : i + micro_batch_size], parts):
-                yield batch_of(batch.part(i + part.start, i + part.stop))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 from albert.checkpoints.card import BaseModel, Card, Measured
 from albert.checkpoints.families import family_of
 from albert.model.cost import count_parameters
-from albert.pretraining.start_record import StartRecord
+from albert.pretraining.saved_run import StartRecord
 from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import from_json, values_by_keys

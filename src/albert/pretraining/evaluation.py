@@ -17,14 +17,8 @@ from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of, sentence_objective
 from albert.checkpoints.model_directory import CONFIG_NAME, open_model, read_config, tokenizer_of
 from albert.checkpoints.warm_start import trained_length
-from albert.pretraining.batches import (
-    MixedSamples,
-    PretrainingBatch,
-    SampleSource,
-    micro_batches,
-    pretraining_objective,
-)
-from albert.pretraining.sampling import PretrainingSamples
+from albert.pretraining.batches import PretrainingBatch, pretraining_objective
+from albert.pretraining.sampling import PretrainingSamples, SampleSource, micro_batches, samples_of
 from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, SentenceObjective, SequenceRecipe
 from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
@@ -131,14 +125,14 @@ class HeldOutTests:
 
     def __init__(
         self,
-        samples_of: Callable[[SentenceObjective], SampleSource],
+        samples_for: Callable[[SentenceObjective], SampleSource],
         objectives: Sequence[SentenceObjective],
         limit: int,
     ) -> None:
-        self.tests = {MASKED_TOKENS: HeldOutSamples(samples_of("none"), limit)}
+        self.tests = {MASKED_TOKENS: HeldOutSamples(samples_for("none"), limit)}
         for objective, test in SENTENCE_TESTS.items():
             if objective in objectives:
-                self.tests[test] = HeldOutSamples(samples_of(objective), limit)
+                self.tests[test] = HeldOutSamples(samples_for(objective), limit)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -353,17 +347,7 @@ def _check_model(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The samples of a recipe: for training, and held out.
-
-
-def samples_of(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
-    """The samples of all corpora, mixed by the recipe's weights.
-
-    Raises:
-        InvalidConfiguration: the weights do not fit the corpora.
-    """
-    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
-    return MixedSamples(parts, recipe.mixture) if recipe.mixture or len(parts) > 1 else parts[0]
+# The held-out samples of a recipe.
 
 
 def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | HeldOutTests | None:

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import PackedSequences
-from albert.pretraining.batches import SampleSource
-from albert.pretraining.sampling import Samples
+from albert.pretraining.batches import Samples
+from albert.pretraining.sampling import SampleSource
 from albert.pretraining.segments import NO_LABEL
 from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.errors import InvalidConfiguration, Unavailable

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.batches import SampleSource, batch_of, pretraining_objective
+from albert.pretraining.batches import Samples, batch_of, pretraining_objective
 from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, fixed_objective, shape_of
-from albert.pretraining.sampling import Samples
+from albert.pretraining.sampling import SampleSource
 from albert.recipes.pretraining import PretrainingRecipe
 from albert.runtime.devices import Dropout, autocast
 from albert.runtime.distributed import sharded_copy

@@ -16,13 +16,13 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
 from albert.model.encoder import sinusoids
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining.batches import PretrainingBatches, SampleSource, open_corpora
 from albert.pretraining.card import masked_question, run_card
-from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, samples_of
+from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples
 from albert.pretraining.fixed_shape import FixedBatches
 from albert.pretraining.gpu_paths import trained_form
-from albert.pretraining.start import Init, warm_start_for_pretraining
-from albert.pretraining.start_record import INITIAL_WEIGHTS, RANDOM_WEIGHTS, StartRecord, recorded_start, saved_recipe
+from albert.pretraining.initial_weights import Init, warm_start_for_pretraining
+from albert.pretraining.sampling import PretrainingBatches, SampleSource, open_corpora, samples_of
+from albert.pretraining.saved_run import INITIAL_WEIGHTS, RANDOM_WEIGHTS, StartRecord, recorded_start, saved_recipe
 from albert.pretraining.statistics import tokens_cut
 from albert.pretraining.task import PretrainingTask, training_plan
 from albert.recipes.pretraining import DropoutChanges, PretrainingRecipe, dropout_at

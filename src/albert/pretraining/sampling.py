@@ -1,18 +1,29 @@
-"""Training samples: sample n of epoch e is a pure function of (seed, e, n) and the corpus.
+"""From token shards to batches: sample n of epoch e is a pure function of (seed, e, n) and the corpora.
 
-It never depends on workers, ranks, batches or history. An epoch takes blocks of the corpus in random order and
-shuffles the sequences of 128 blocks at a time."""
+It never depends on workers, ranks, batches or history.
+
+1. `open_corpora` maps the shards of prepared corpora: token ids, and the lengths of their sentences and documents.
+2. `EpochOrder` finds the sequence that is sample n of an epoch: it takes blocks of the corpus in random order, makes
+   sequences of the sentences in their documents (`segments.pack_sentences`), and shuffles those of 128 blocks.
+3. `PretrainingSamples` makes samples: a sequence as two segments, in the order of the text or not
+   (`segments.order_segments`), [CLS] first [SEP] second [SEP], and its masks (`masking.NgramMasking`).
+4. `MixedSamples` takes each sample from one of several corpora, by weight.
+5. `PretrainingBatches`: step t has samples t·B to (t+1)·B − 1, which ranks and micro-batches share; `batches.batch_of`
+   makes tensors of them. On a GPU `fixed_shape.FixedBatches` has the same samples in micro-batches of one shape."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Int64
 
+from albert.pretraining.batches import PretrainingBatch, Sample, Samples, batch_of
 from albert.pretraining.masking import NgramMasking, Spans
 from albert.pretraining.segments import (
-    NO_LABEL,
+    CorpusBlocks,
     Documents,
     NegativeSegments,
     Segments,
@@ -22,13 +33,62 @@ from albert.pretraining.segments import (
     cut_to_length,
     order_segments,
     pack_sentences,
+    starts_of,
 )
-from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
+from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, SequenceRecipe
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import item_keys, stream
 from albert.text.shards import TokenCorpus
+from albert.training.update import equal_parts
+
+
+def open_corpora(paths: Sequence[Path], verify: bool) -> list[TokenCorpus]:
+    """The training splits of prepared corpora.
+
+    Raises:
+        InvalidConfiguration: they have different tokenizers, or one is named twice.
+        MissingInput, DamagedData: see `TokenCorpus.open`.
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InvalidConfiguration("data", "names a corpus twice", "give it a larger weight instead")
+    corpora = [TokenCorpus.open(path, "train", verify=verify) for path in paths]
+    for corpus in corpora[1:]:
+        if corpus.tokenizer_fingerprint != corpora[0].tokenizer_fingerprint:
+            why = f"was prepared with another tokenizer than {corpora[0].directory}"
+            raise InvalidConfiguration(corpus.directory, why, "prepare both with the same one")
+    return corpora
+
+
+@runtime_checkable
+class SampleSource(Protocol):
+    """Samples by their numbers, counted from 0 over all epochs of `per_epoch` samples each.
+
+    `preferred_batch`: how many are most efficiently made at once.
+    """
+
+    per_epoch: int
+    preferred_batch: int
+
+    def batch(self, numbers: np.ndarray) -> Samples:
+        """Many samples at once, the same as one by one."""
+        ...
+
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """Tokens of samples, without making them."""
+        ...
+
+
+def samples_of(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
+    """The samples of all corpora, mixed by the recipe's weights.
+
+    Raises:
+        InvalidConfiguration: the weights do not fit the corpora.
+    """
+    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
+    return MixedSamples(parts, recipe.mixture) if recipe.mixture or len(parts) > 1 else parts[0]
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # The order of an epoch's sequences: blocks of the corpus in random order, then their sequences, shuffled.
@@ -38,7 +98,6 @@ from albert.text.shards import TokenCorpus
 # time; such a window is packed into sequences when it is needed, and its sequences are shuffled. Neighbours in an
 # epoch therefore come from 128 random blocks of the corpus, or from all of it when it has fewer.
 
-BLOCK_TOKENS = 1 << 20
 WINDOW_BLOCKS = 128
 CACHED_WINDOWS = 1
 CACHED_EPOCHS = 2
@@ -76,58 +135,23 @@ class WindowRows(NamedTuple):
     """Their rows in the window's table."""
 
 
-class CorpusBlocks:
-    """A corpus as blocks of whole documents of one shard, of about a million tokens or one longer document."""
-
-    def __init__(self, corpus: TokenCorpus) -> None:
-        self._corpus = corpus
-        first = np.zeros(3, dtype=np.int64)
-        starts = []
-        shards = []
-        for shard in range(corpus.n_shards):
-            lengths = corpus.lengths(shard)
-            sentences = np.concatenate(([0], np.cumsum(lengths.documents, dtype=np.int64)))
-            tokens = np.concatenate(([0], np.cumsum(lengths.sentences, dtype=np.int64)))[sentences]
-            begins = np.flatnonzero(np.diff(tokens[:-1] // BLOCK_TOKENS, prepend=-1))
-            starts.append(first + np.stack((begins, sentences[begins], tokens[begins]), axis=1))
-            shards.append(np.tile([shard, *first[:2]], (len(begins), 1)))
-            first = first + np.array([len(lengths.documents), len(lengths.sentences), tokens[-1]])
-        self._starts = np.concatenate((*starts, first[None]))
-        """[blocks + 1, 3]: the first document, sentence and token of each block."""
-        self._shards = np.concatenate(shards)
-        """[blocks, 3]: the shard of each block, and the shard's first document and sentence."""
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def documents(self, block: int) -> Documents:
-        """The documents of a block, read from the lengths on disk."""
-        (document, sentence, token), (next_document, next_sentence, _) = self._starts[block : block + 2].tolist()
-        shard, shard_document, shard_sentence = self._shards[block].tolist()
-        lengths = self._corpus.lengths(shard)
-        sentences = lengths.sentences[sentence - shard_sentence : next_sentence - shard_sentence]
-        documents = lengths.documents[document - shard_document : next_document - shard_document]
-        return Documents(
-            np.concatenate(([token], token + np.cumsum(sentences, dtype=np.int64))),
-            np.concatenate(([0], np.cumsum(documents, dtype=np.int64))),
-            sentence,
-            document,
-        )
-
-
 class EpochOrder:
     """Finds the sequence of sample n of an epoch.
 
     Each epoch is packed anew, so their numbers of sequences differ slightly. Every epoch yields as many samples as
     epoch 0 has sequences: a window with fewer starts again from its front, a window with more leaves a few random ones
     out. So the position of sample n does not depend on earlier epochs.
+
+    Say an epoch has 10 samples, of which its windows have 6 and 4: in epoch 0 their blocks have 6 and 4 sequences.
+    Sample 7 is then number 1 of window 1. If the blocks of that window have 3 sequences in this epoch, in the order
+    [2, 0, 1], its samples 6, 7, 8 and 9 are the sequences 2, 0, 1 and 2.
     """
 
     def __init__(self, corpus: TokenCorpus, pack: Packing, seed: int) -> None:
         self._blocks = CorpusBlocks(corpus)
         self._pack = pack
         self._seed = seed
-        self._counts = np.empty(len(self._blocks), dtype=np.int64)
+        self._counts = np.empty(len(self._blocks), dtype=np.int64)  # sequences of each block in epoch 0
         total = corpus.n_tokens / 1e6
         with progress("Packing", total, "million tokens", quiet=not world().is_first) as bar:
             for block in range(len(self._blocks)):
@@ -142,22 +166,23 @@ class EpochOrder:
         """Sample n of epoch e for each pair (int64) of the arguments, grouped by window."""
         for epoch in np.unique(epochs).tolist():
             of_epoch = np.flatnonzero(epochs == epoch)
-            _, starts = self._epoch(epoch)
-            windows = np.searchsorted(starts, samples[of_epoch], side="right") - 1
+            _, first_samples = self._epoch(epoch)
+            windows = np.searchsorted(first_samples, samples[of_epoch], side="right") - 1
             for number in np.unique(windows).tolist():
                 indices = of_epoch[windows == number]
                 window = self._window(epoch, number)
-                rows = window.order[(samples[indices] - starts[number]) % len(window.order)]
+                within_window = samples[indices] - first_samples[number]
+                rows = window.order[within_window % len(window.order)]
                 yield WindowRows(epoch, window, indices, rows)
 
     def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
         """The blocks of each window, and the first sample of each; the last entry is the end."""
         if epoch not in self._epochs:
             order = stream("blocks", self._seed, epoch).permutation(len(self._blocks))
-            blocks = np.array_split(order, max(1, round(len(order) / WINDOW_BLOCKS)))
-            starts = np.cumsum([0, *(int(self._counts[part].sum()) for part in blocks)])
+            windows = np.array_split(order, max(1, round(len(order) / WINDOW_BLOCKS)))
+            first_samples = starts_of(np.array([self._counts[blocks].sum() for blocks in windows]))
             _evict(self._epochs, CACHED_EPOCHS)
-            self._epochs[epoch] = blocks, starts
+            self._epochs[epoch] = windows, first_samples
         return self._epochs[epoch]
 
     def _window(self, epoch: int, number: int) -> Window:
@@ -177,111 +202,13 @@ def _evict(cache: dict[Any, Any], size: int) -> None:
         cache.pop(next(iter(cache)))
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# The samples of one corpus.
+
 TOKENS_AT_ONCE = 1 << 17
 """Smaller batches cost more per token; larger ones exceed the processor's cache."""
 RETAINED_BYTES = 1 << 24
 """Freed blocks of memory up to this size are kept for the next array."""
-
-
-class Sample(NamedTuple):
-    """One masked sequence."""
-
-    token_ids: np.ndarray
-    """int64 [tokens]: [CLS] first [SEP] second [SEP]."""
-    token_type_ids: np.ndarray
-    """int64 [tokens]: 0 up to the first [SEP], then 1."""
-    masked_positions: np.ndarray
-    """int64 [masked]."""
-    masked_labels: np.ndarray
-    """int64 [masked]."""
-    order_label: int
-    """0 in order, 1 swapped or from another document, -100 no label."""
-
-
-class Samples(NamedTuple):
-    """Masked sequences, concatenated."""
-
-    token_ids: np.ndarray
-    """int64 [tokens]."""
-    token_type_ids: np.ndarray
-    """int64 [tokens]."""
-    lengths: np.ndarray
-    """int64 [sequences]: tokens of each."""
-    masked_positions: np.ndarray
-    """int64 [masked], ascending, in the concatenated sequences."""
-    masked_labels: np.ndarray
-    """int64 [masked]."""
-    order_labels: np.ndarray
-    """int64 [sequences]."""
-
-    @classmethod
-    def of(cls, samples: Sequence[Sample]) -> "Samples":
-        """Single samples as a batch."""
-        return cls.concatenate(
-            [
-                cls(ids, types, np.array([len(ids)]), positions, labels, np.array([order]))
-                for ids, types, positions, labels, order in samples
-            ]
-        )
-
-    @classmethod
-    def concatenate(cls, batches: Sequence["Samples"]) -> "Samples":
-        """Batches one after the other."""
-        starts = np.cumsum([0, *(len(batch.token_ids) for batch in batches[:-1])])
-        moved = [b._replace(masked_positions=b.masked_positions + s) for b, s in zip(batches, starts, strict=True)]
-        return cls(*map(np.concatenate, zip(*moved, strict=True)))
-
-    @property
-    def masked_counts(self) -> np.ndarray:
-        """int64 [sequences]: masked tokens of each."""
-        return np.diff(np.searchsorted(self.masked_positions, np.cumsum(self.lengths)), prepend=0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Items of each term of the loss."""
-        labelled = int(np.count_nonzero(self.order_labels != NO_LABEL))
-        return {"masked_tokens": len(self.masked_labels), "sentence_order": labelled}
-
-    def take(self, rows: np.ndarray) -> "Samples":
-        """Some of the sequences, in the given order."""
-        lengths = self.lengths[rows]
-        counts = self.masked_counts
-        starts = (np.cumsum(self.lengths) - self.lengths)[rows]
-        tokens = _ranges(starts, lengths)
-        masked = _ranges((np.cumsum(counts) - counts)[rows], counts[rows])
-        shift = np.repeat(np.cumsum(lengths) - lengths - starts, counts[rows])
-        return Samples(
-            self.token_ids[tokens],
-            self.token_type_ids[tokens],
-            lengths,
-            self.masked_positions[masked] + shift,
-            self.masked_labels[masked],
-            self.order_labels[rows],
-        )
-
-    def part(self, begin: int, end: int) -> "Samples":
-        """Sequences begin to end - 1, as views except for the positions."""
-        before = int(self.lengths[:begin].sum())
-        after = before + int(self.lengths[begin:end].sum())
-        first, last = np.searchsorted(self.masked_positions, (before, after)).tolist()
-        return Samples(
-            self.token_ids[before:after],
-            self.token_type_ids[before:after],
-            self.lengths[begin:end],
-            self.masked_positions[first:last] - before,
-            self.masked_labels[first:last],
-            self.order_labels[begin:end],
-        )
-
-    def unbatch(self) -> list[Sample]:
-        """The single samples."""
-        parts = (self.part(i, i + 1) for i in range(len(self.lengths)))
-        return [Sample(ids, types, places, labels, int(order[0])) for ids, types, _, places, labels, order in parts]
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The concatenated integers of all ranges [start, start + length)."""
-    return np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 
 
 class SampleDetails(NamedTuple):
@@ -338,9 +265,9 @@ class PretrainingSamples:
         first, second, labels = segments
         lengths = _sequence_lengths(first, second)
         token_ids = self._with_special_tokens(first, second, lengths)
-        types = np.repeat(
-            np.tile([0, 1], len(lengths)), np.stack((first.length + 2, lengths - first.length - 2), axis=1).ravel()
-        )
+        of_first = first.length + 2  # [CLS] first [SEP]
+        of_second = lengths - of_first  # second [SEP]
+        types = np.repeat(np.tile([0, 1], len(lengths)), np.stack((of_first, of_second), axis=1).ravel())
         masked = self.masking(token_ids, lengths, keys)
         samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
         return SampleDetails(samples, segments, masked.spans, keys)
@@ -356,7 +283,7 @@ class PretrainingSamples:
     def _segments(self, numbers: np.ndarray) -> tuple[Segments, np.ndarray]:
         """The segments of samples, and the keys of their masks."""
         epochs, items = np.divmod(numbers, self.per_epoch)
-        columns = np.empty((5, len(numbers)), dtype=np.int64)
+        columns = np.empty((5, len(numbers)), dtype=np.int64)  # begin and length of both segments, and the label
         keys = np.empty(len(numbers), dtype=np.uint64)
         for group in self._order.find(epochs, items):
             first, second, labels = self._ordered(group, items[group.samples])
@@ -365,6 +292,7 @@ class PretrainingSamples:
         return Segments(TokenRanges(*columns[0:2]), TokenRanges(*columns[2:4]), columns[4]), keys
 
     def _ordered(self, group: WindowRows, items: np.ndarray) -> Segments:
+        """The segments of samples of one window, in the order of the input; `items` are their numbers in the epoch."""
         recipe = self.recipe
         seed = self._seed
         epoch = group.epoch
@@ -382,16 +310,24 @@ class PretrainingSamples:
         return cut_to_length(recipe.max_tokens, ordered) if recipe.keep_pairs else ordered
 
     def _with_special_tokens(self, first: TokenRanges, second: TokenRanges, lengths: np.ndarray) -> np.ndarray:
-        """[CLS] first [SEP] second [SEP] of all samples."""
+        """[CLS] first [SEP] second [SEP] of all samples; [CLS] first [SEP] where there is no second segment.
+
+        A sample of segments of 3 and 2 tokens that begins at place 100 has [CLS] at 100, its segments from 101 and from
+        105 on, and [SEP] at 104 and 107.
+        """
         has_second = second.length > 0
         starts = np.cumsum(lengths) - lengths
+        after_first = starts + 1 + first.length
         token_ids = np.empty(int(lengths.sum()), dtype=np.int64)
         token_ids[starts] = self._cls
-        token_ids[starts + first.length + 1] = self._sep
+        token_ids[after_first] = self._sep
         token_ids[starts + lengths - 1] = self._sep
-        places = np.concatenate((starts + 1, (starts + first.length + 2)[has_second]))
-        begins = np.concatenate((first.begin, second.begin[has_second]))
-        self.corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[has_second])))
+        self.corpus.copy_runs(
+            token_ids,
+            places=np.concatenate((starts + 1, after_first[has_second] + 1)),
+            starts=np.concatenate((first.begin, second.begin[has_second])),
+            lengths=np.concatenate((first.length, second.length[has_second])),
+        )
         return token_ids
 
 
@@ -410,3 +346,129 @@ def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoc
         epoch,
         recipe.keep_pairs,
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Several corpora as one stream of samples, by weight (paper Table 7: additional data).
+#
+# Which corpus sample i of the mixture comes from is arithmetic: of the first i samples, a corpus with the share w has
+# floor(i·w), give or take one. Within a corpus samples come in its own shuffled order, so nothing is repeated before
+# its epoch is over, and the mixture is a pure function of i like each of its parts.
+
+SHARE_UNITS = 1_000_000
+"""Shares are rounded to millionths."""
+
+
+class MixedSamples:
+    """Samples of several corpora.
+
+    Args:
+        weights: how often each is drawn from, relative to the others; empty: by their sizes.
+
+    Raises:
+        InvalidConfiguration: not one weight above 0 for each corpus.
+    """
+
+    def __init__(self, parts: Sequence[PretrainingSamples], weights: Sequence[float] = ()) -> None:
+        if weights and (len(weights) != len(parts) or not all(weight > 0 for weight in weights)):
+            shown = " ".join(map(str, weights))
+            why = f"is {shown}, {len(parts)} corpora need as many weights above 0"
+            raise InvalidConfiguration("mixture", why)
+        shares = np.array(weights if weights else [part.per_epoch for part in parts], dtype=np.float64)
+        self._parts = parts
+        self._shares = np.maximum(1, np.rint(SHARE_UNITS * shares / shares.sum())).astype(np.int64).tolist()
+        self.per_epoch = sum(part.per_epoch for part in parts)
+        self.preferred_batch = min(part.preferred_batch for part in parts)
+
+    def batch(self, numbers: Int64[np.ndarray, " samples"]) -> Samples:
+        """Many samples at once, in the order of their numbers."""
+        corpora, within = self.locate(numbers)
+        by_corpus = np.argsort(corpora, kind="stable")
+        batches = [part.batch(within[corpora == i]) for i, part in enumerate(self._parts) if (corpora == i).any()]
+        return Samples.concatenate(batches).take(np.argsort(by_corpus))
+
+    def lengths(self, numbers: Int64[np.ndarray, " samples"]) -> Int64[np.ndarray, " samples"]:
+        """Tokens of samples, without making them."""
+        corpora, within = self.locate(numbers)
+        lengths = np.empty_like(numbers)
+        for corpus, part in enumerate(self._parts):
+            lengths[corpora == corpus] = part.lengths(within[corpora == corpus])
+        return lengths
+
+    def locate(
+        self, numbers: Int64[np.ndarray, " samples"]
+    ) -> tuple[Int64[np.ndarray, " samples"], Int64[np.ndarray, " samples"]]:
+        """The corpus of each sample, and its number within that corpus."""
+        corpora = np.zeros_like(numbers)
+        within = numbers.copy()
+        pending = np.arange(len(numbers))
+        for corpus, share in enumerate(self._shares[:-1]):
+            # This corpus gets its share of the samples left by earlier ones, evenly spaced.
+            total = sum(self._shares[corpus:])
+            before = _count_before(share, total, within[pending])
+            selected = _count_before(share, total, within[pending] + 1) > before
+            corpora[pending[selected]] = corpus
+            within[pending] = np.where(selected, before, within[pending] - before)
+            pending = pending[~selected]
+            corpora[pending] = corpus + 1
+        return corpora, within
+
+
+def _count_before(share: int, total: int, numbers: np.ndarray) -> np.ndarray:
+    """floor(numbers · share / total), in two steps to avoid overflow: samples of a corpus among the first ones.
+
+    With shares of 3 and 2 of 5, of the samples 0, 1, 2, 3, 4 the first 0, 1, 2, 3, 4, 5 have 0, 0, 1, 1, 2, 3 of the
+    first corpus: samples 1, 3 and 4 are its samples 0, 1 and 2, and samples 0 and 2 are samples 0 and 1 of the second.
+    """
+    quotient, rest = np.divmod(numbers, total)
+    return quotient * share + rest * share // total
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The samples of a step.
+
+
+class PretrainingBatches:
+    """Batches by step: step t has samples t·B to (t+1)·B − 1, which the ranks take in turn.
+
+    With B = 8 and two ranks, rank 1 has samples 9, 11, 13 and 15 in step 1: with micro-batches of 2 sequences these are
+    two, of 9 and 11 and of 13 and 15.
+
+    Args:
+        batch_size: B, sequences over all ranks and micro-batches.
+        workers: threads that compute at the same time; every micro-batch is split into as many parts, of about equal
+            numbers of tokens.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSource,
+        batch_size: int,
+        micro_batch_size: int,
+        workers: int = 1,
+    ) -> None:
+        self._samples = samples
+        self._workers = workers
+        self._batch_size = batch_size
+        self._micro_batch_size = micro_batch_size
+
+    def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
+        """The samples of one rank in a step."""
+        first = step * self._batch_size
+        numbers = np.arange(first + rank, first + self._batch_size, world_size)
+        return list(micro_batches(self._samples, numbers, self._micro_batch_size, self._workers))
+
+
+def micro_batches(
+    samples: SampleSource, numbers: np.ndarray, micro_batch_size: int, parts: int = 1
+) -> Iterator[PretrainingBatch]:
+    """Samples in micro-batches, each split into parts of about equal numbers of tokens.
+
+    Samples of several micro-batches are made at once where that is faster.
+    """
+    at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
+    for begin in range(0, len(numbers), at_once):
+        batch = samples.batch(numbers[begin : begin + at_once])
+        for i in range(0, len(batch.lengths), micro_batch_size):
+            for part in equal_parts(batch.lengths[i : i + micro_batch_size], parts):
+                yield batch_of(batch.part(i + part.start, i + part.stop))

@@ -22,6 +22,7 @@ import numpy as np
 
 from albert.recipes.pretraining import SentenceObjective
 from albert.runtime.random_streams import bounded, draw, high_bits, item_keys, low_bits, uniform
+from albert.text.shards import TokenCorpus
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,68 @@ class Documents:
         return np.searchsorted(self.starts, sentences, side="right") - 1 + self.first_document
 
 
+BLOCK_TOKENS = 1 << 20
+
+
+class CorpusBlocks:
+    """A corpus as blocks of whole documents of one shard, of about a million tokens or one longer document.
+
+    A document is in the block of its first token, by the position of that token in the shard. With blocks of 10 tokens,
+    documents of 4, 8, 3, 20 and 2 tokens begin at 0, 4, 12, 15 and 35, so in the tens 0, 0, 1, 1 and 3: documents 0 and
+    1 are a block, 2 and 3 the next one, and 4 the last one.
+    """
+
+    def __init__(self, corpus: TokenCorpus) -> None:
+        self._corpus = corpus
+        first_document = 0
+        first_sentence = 0
+        first_token = 0
+        blocks = []
+        for shard in range(corpus.n_shards):
+            lengths = corpus.lengths(shard)
+            sentences = starts_of(lengths.documents)
+            tokens = starts_of(lengths.sentences)[sentences]
+            begin = np.flatnonzero(np.diff(tokens[:-1] // BLOCK_TOKENS, prepend=-1))
+            end = np.append(begin[1:], len(lengths.documents))
+            columns = (
+                np.full(len(begin), shard),
+                begin,
+                end,
+                sentences[begin],
+                sentences[end],
+                begin + first_document,
+                sentences[begin] + first_sentence,
+                tokens[begin] + first_token,
+            )
+            blocks.append(np.stack(columns, axis=1))
+            first_document += len(lengths.documents)
+            first_sentence += len(lengths.sentences)
+            first_token += int(tokens[-1])
+        self._blocks = np.concatenate(blocks)
+        """int64 [blocks, 8]: its shard; there, its documents from begin to end, and its sentences from begin to end; in
+        the corpus, its first document, sentence and token."""
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def documents(self, block: int) -> Documents:
+        """The documents of a block, read from the lengths on disk."""
+        shard, document, end_document, sentence, end_sentence, *first = self._blocks[block].tolist()
+        first_document, first_sentence, first_token = first
+        lengths = self._corpus.lengths(shard)
+        return Documents(
+            sentence_starts=first_token + starts_of(lengths.sentences[sentence:end_sentence]),
+            starts=starts_of(lengths.documents[document:end_document]),
+            first_sentence=first_sentence,
+            first_document=first_document,
+        )
+
+
+def starts_of(lengths: np.ndarray) -> np.ndarray:
+    """int64 [n + 1]: where each of consecutive parts begins, and the end; of lengths [3, 1, 2] this is [0, 3, 4, 6]."""
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+
 def pack_sentences(
     documents: Documents,
     max_tokens: int,
@@ -95,20 +158,21 @@ def pack_sentences(
         seed, epoch: the draws depend on these and the corpus alone.
         keep_pairs: leave no sentence alone that has another in its document; rows may then be longer than `max_tokens`.
     """
-    offsets = documents.sentence_starts
-    first = documents.first_sentence
+    first_tokens = documents.sentence_starts
     min_sentences = 2 if keep_pairs else 1
-    keys = item_keys("segments", seed, epoch, np.arange(3))
-    i, j = _halve_documents(documents, max_tokens, min_sentences, keys[0])
-    i, j = _cut_short(i, j, short_probability, min_sentences, first, keys[1])
+    halving, cutting, splitting = item_keys("segments", seed, epoch, np.arange(3))
+    # Every sequence as the sentences [i, j), in the order of the text.
+    i, j = _halve_documents(documents, max_tokens, min_sentences, halving)
+    i, j = _cut_short(i, j, short_probability, min_sentences, documents.first_sentence, cutting)
     order = np.argsort(i)
     i = i[order]
     j = j[order]
     # The sentence that opens the second segment, drawn uniformly; `j` where there is only one sentence.
     sentences = j - i
-    drawn = uniform(high_bits(draw(keys[2], i + first, j + first)))
+    first = documents.first_sentence
+    drawn = uniform(high_bits(draw(splitting, i + first, j + first)))
     split = np.where(sentences > 1, i + 1 + (drawn * (sentences - 1)).astype(np.int64), j)
-    table = SequenceTable(offsets[i], offsets[split], offsets[j], documents.document_of(i))
+    table = SequenceTable(first_tokens[i], first_tokens[split], first_tokens[j], documents.document_of(i))
     return _split_long_sentences(table, sentences, max_tokens)
 
 
@@ -118,50 +182,62 @@ def _halve_documents(
     """Sentence ranges [i, j), unordered, none above `max_tokens` unless a half would have too few sentences.
 
     Where a range is cut depends on its number of sentences and the sum of their lengths alone.
+
+    A document of 10 sentences and 250 tokens, where 100 are allowed, needs 3 parts. A coin says whether 1 or 2 of them
+    are on the left, say 2: then 10 · 2/3 = 6.67 sentences are, 6 or 7 by another draw. The left range, of 7 sentences
+    and 180 tokens, say, is cut in the same way in the next round; the right one fits.
     """
-    offsets = documents.sentence_starts
-    first = documents.first_sentence
+    first_tokens = documents.sentence_starts
     i = documents.starts[:-1]
     j = documents.starts[1:]
-    ranges: list[tuple[np.ndarray, np.ndarray]] = []
+    fitting: list[tuple[np.ndarray, np.ndarray]] = []
     while len(i):  # each round halves all ranges that are too long
         sentences = j - i
-        tokens = offsets[j] - offsets[i]
+        tokens = first_tokens[j] - first_tokens[i]
         fits = (sentences < 2 * min_sentences) | (tokens <= max_tokens)
-        ranges.append((i[fits], j[fits]))
+        fitting.append((i[fits], j[fits]))
         i, j, sentences, tokens = (column[~fits] for column in (i, j, sentences, tokens))
-        bits = draw(key, i + first, j + first)
+        bits = draw(key, i + documents.first_sentence, j + documents.first_sentence)
+        coin = (bits & np.uint64(1)).astype(np.int64)
         parts = -(-tokens // max_tokens)
-        left = parts // 2 + (parts & (bits & np.uint64(1)).astype(np.int64))
-        half = (sentences * left / parts + uniform(high_bits(bits))).astype(np.int64)
-        middle = i + np.clip(half, min_sentences, sentences - min_sentences)
+        parts_on_left = parts // 2 + parts % 2 * coin
+        on_left = (sentences * parts_on_left / parts + uniform(high_bits(bits))).astype(np.int64)
+        middle = i + np.clip(on_left, min_sentences, sentences - min_sentences)
         i = np.concatenate((i, middle))
         j = np.concatenate((middle, j))
-    return np.concatenate([begin for begin, _ in ranges]), np.concatenate([end for _, end in ranges])
+    return np.concatenate([begin for begin, _ in fitting]), np.concatenate([end for _, end in fitting])
 
 
 def _cut_short(
     i: np.ndarray, j: np.ndarray, short_probability: float, min_sentences: int, first: int, key: np.uint64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cut some ranges in two, so that the given share of all ranges is short."""
-    cut_probability = short_probability / (2 - short_probability)  # one cut makes two short ranges
+    """Cut some ranges in two, so that the given share of all ranges is short.
+
+    One cut makes two short ranges of one range: for a share of 10 %, 1 of 19 is cut, and 2 of 20 are short.
+    """
+    cut_probability = short_probability / (2 - short_probability)
     bits = draw(key, i + first, j + first)
     cut = (j - i >= 2 * min_sentences) & (uniform(high_bits(bits)) < cut_probability)
-    choices = j[cut] - i[cut] - 2 * min_sentences + 1
-    middle = i[cut] + min_sentences + (uniform(low_bits(bits[cut])) * choices).astype(np.int64)
+    places = j[cut] - i[cut] - 2 * min_sentences + 1
+    middle = i[cut] + min_sentences + (uniform(low_bits(bits[cut])) * places).astype(np.int64)
     ends = j.copy()
     ends[cut] = middle
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))
 
 
 def _split_long_sentences(table: SequenceTable, sentences: np.ndarray, max_tokens: int) -> SequenceTable:
-    parts = np.where(sentences == 1, -(-(table.end - table.begin) // max_tokens), 1)
-    if len(parts) == 0 or parts.max() == 1:
+    """Cut each sequence of one sentence that is too long into equal parts.
+
+    A sentence of 25 tokens that begins at token 100, where 10 are allowed, becomes the 3 sequences 100 to 107, 108 to
+    115 and 116 to 124. `sentences` has the number of each sequence.
+    """
+    needed = np.where(sentences == 1, -(-(table.end - table.begin) // max_tokens), 1)
+    if len(needed) == 0 or needed.max() == 1:
         return table
-    rows = np.repeat(np.arange(len(parts)), parts)
-    part = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)  # the number of a part in its sentence
+    rows = np.repeat(np.arange(len(needed)), needed)  # the sequence of each part
+    part = np.arange(len(rows)) - np.repeat(np.cumsum(needed) - needed, needed)  # its number in that sequence: 0, 1, …
     table = table.take(rows)
-    parts = parts[rows]
+    parts = needed[rows]
     length = table.end - table.begin
     begin = table.begin + length * part // parts
     end = table.begin + length * (part + 1) // parts
@@ -236,9 +312,11 @@ def cut_to_length(max_tokens: int, segments: Segments) -> Segments:
 
     The first segment of the input loses its front and the second its end, whichever came first in the text, so the
     remaining tokens are as far from the boundary as those of a pair in the other order.
+
+    Of 12 and 7 tokens, where 10 are allowed, 9 are too many: the first segment loses 5, so that both have 7; of the
+    other 4 each loses 2, and both have 5. Of an odd number the second segment loses one more.
     """
     first, second, labels = segments
-    # Tokens are taken one by one from the longer segment; of equally long ones the second loses the next token.
     excess = np.maximum(first.length + second.length - max_tokens, 0)
     difference = np.clip(first.length - second.length, -excess, excess)
     rest = excess - np.abs(difference)
@@ -266,6 +344,10 @@ class NegativeSegments:
     True and negative second segments come from the same set and are equally long, so neither lengths nor the second
     segment alone tell which it is.
 
+    The segments are sorted by length, say 3, 4, 4, 4, 6, 9 tokens. For a segment of 4 tokens one of the three of 4 is
+    drawn; if it is of the same document, another time. After eight draws the range grows, by one row to either side,
+    then by two, four and so on: 3 to 6 tokens, then 3 to 9.
+
     Args:
         table: sequences of at least two documents. Where only one of these has a second segment, sequences of a single
             sentence count as second segments.
@@ -291,15 +373,15 @@ class NegativeSegments:
             room: int64 [segments], most tokens; a longer segment is cut, and taken only if there is no other.
             keys: uint64 [segments], of the draws.
         """
-        first = np.searchsorted(self._length, length)
-        last = np.searchsorted(self._length, length, side="right")
-        fitting = np.searchsorted(self._length, room, side="right")
+        first_equal = np.searchsorted(self._length, length)
+        after_equal = np.searchsorted(self._length, length, side="right")
+        after_fitting = np.searchsorted(self._length, room, side="right")
         rows = np.zeros(len(keys), dtype=np.int64)
         pending = np.arange(len(keys))
         for attempt in range(TRIES):
             margin = 0 if attempt < EQUAL_TRIES else 1 << (attempt - EQUAL_TRIES)
-            begin = np.maximum(first[pending] - margin, 0)
-            end = np.minimum(last[pending] + margin, fitting[pending])
+            begin = np.maximum(first_equal[pending] - margin, 0)
+            end = np.minimum(after_equal[pending] + margin, after_fitting[pending])
             drawn = begin + bounded(high_bits(draw(keys[pending], attempt)), np.maximum(end - begin, 1))
             drawn = np.minimum(drawn, len(self._length) - 1)
             accepted = (self._document[drawn] != document[pending]) & (begin < end)
@@ -308,9 +390,11 @@ class NegativeSegments:
             if len(pending) == 0:
                 break
         else:
-            # The first row of another document at or after each row; row 0 follows the last one.
-            at = first[pending] % len(self._length)
-            ends = np.flatnonzero(self._document != np.roll(self._document, -1))
-            next_run = (ends[np.searchsorted(ends, at) % len(ends)] + 1) % len(self._document)
-            rows[pending] = np.where(self._document[at] != document[pending], at, next_run)
+            rows[pending] = self._next_of_another(first_equal[pending] % len(self._length), document[pending])
         return TokenRanges(self._begin[rows], np.minimum(self._length[rows], room))
+
+    def _next_of_another(self, rows: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """The first row of another document at or after each of `rows`; row 0 follows the last one."""
+        last_of_document = np.flatnonzero(self._document != np.roll(self._document, -1))
+        last = last_of_document[np.searchsorted(last_of_document, rows) % len(last_of_document)]
+        return np.where(self._document[rows] != document, rows, (last + 1) % len(self._document))

@@ -9,13 +9,8 @@ import numpy as np
 
 from albert.pretraining.batches import batch_of
 from albert.pretraining.masking import NgramMasking, Words
-from albert.pretraining.sampling import (
-    CorpusBlocks,
-    PretrainingSamples,
-    SampleDetails,
-    pack_documents,
-)
-from albert.pretraining.segments import SWAPPED
+from albert.pretraining.sampling import PretrainingSamples, SampleDetails, pack_documents
+from albert.pretraining.segments import SWAPPED, CorpusBlocks
 from albert.recipes.pretraining import SequenceRecipe
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus

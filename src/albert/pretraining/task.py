@@ -15,7 +15,7 @@ from albert.model.cost import pretraining_flops
 from albert.pretraining.batches import PretrainingBatch, pretraining_objective
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests
 from albert.pretraining.fixed_shape import FixedBatch, fixed_objective
-from albert.pretraining.start_record import StartRecord
+from albert.pretraining.saved_run import StartRecord
 from albert.recipes.pretraining import PretrainingRecipe, dropout_at
 from albert.runtime.devices import measured_matmul_rate
 from albert.runtime.distributed import gather_weights

@@ -15,8 +15,7 @@ import torch
 from albert.model.albert import AlbertForPreTraining
 from albert.model.cost import count_training_memory, masked_tokens_of
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
-from albert.pretraining.sampling import Sample
+from albert.pretraining.batches import PretrainingBatch, Sample, collate, pretraining_objective
 from albert.recipes.architecture import AlbertConfig
 from albert.recipes.optimizer import OptimizerRecipe
 from albert.runtime.devices import autocast, free_memory

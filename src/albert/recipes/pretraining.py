@@ -1,7 +1,17 @@
-"""Pre-training recipes: all settings of a run as a value, and the named recipes.
+"""Pre-training recipes: all settings of a run as a value, and the named recipes (`pretraining.toml`).
 
-The learning rate of a run is decided here: `OptimizerRecipe.learning_rate` is its peak, which `scaled_recipe` adapts to
-another batch, and `ScheduleRecipe.learning_rate` the rate of each update."""
+The learning rate of pre-training is decided here:
+
+1. Its peak is `learning_rate` of the named recipe or of a recipe file; without one it is the paper's 0.00176.
+2. `scale_batch` multiplies it by the square root of the ratio of the batches, also where a recipe has it
+   (`scaled_recipe`). The key `learning_rate` is applied afterwards, and stands as it is.
+3. Fewer `steps` shorten the warm-up in proportion, unless `schedule.warmup_steps` is given (`with_steps`).
+4. `ScheduleRecipe.learning_rate` is the rate of each update: linearly up to the peak in the warm-up, and linearly down
+   to 0 at the last step, or at the end of a budget of tokens or minutes. The loop sets it for all parameters, with
+   LAMB, AdamW and Muon alike.
+
+Nothing else changes it: not resuming, an update that is skipped or taken back, the model of --init, or the number of
+processes."""
 
 import math
 import tomllib

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, UInt64
 
 from albert.runtime.manifest import FileSum
-from albert.text.executors import KEPT_NAME, Batch, ExecutorOptions, Stage, UnitJob, run_stage
+from albert.text.executors import KEPT_NAME, DocumentBatch, ExecutorOptions, Stage, UnitJob, run_stage
 from albert.text.readers import CorpusReport, utf8_length
 from albert.text.shards import save_arrays
 
@@ -42,7 +42,7 @@ def text_hash(text: str) -> bytes:
     return hashlib.blake2b(collapsed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def fingerprint_batch(batch: Batch) -> Fingerprints:
+def fingerprint_batch(batch: DocumentBatch) -> Fingerprints:
     """Write the fingerprints of a batch of documents."""
     texts = [text.decode("utf-8") for text in batch.texts]
     hashes = np.frombuffer(b"".join(map(text_hash, texts)), dtype="<u8").reshape(-1, 2)

@@ -1,7 +1,10 @@
-"""Preparation of a corpus in units of files, by worker processes; finished units survive a crash of the process.
+"""Passes over the text of a corpus (`Stage`), in units of files, by worker processes or on a cluster.
 
-WORK/train/UNIT-SHARD.*       token shards, as in the prepared corpus
-     results/UNIT-SHARD.json  the contents of a shard; written last, so its presence means that the shard is complete
+What a stage does with a batch of documents is elsewhere (`albert.text.prepare.encode_shard`, `albert.text.duplicates`).
+Finished batches and units survive a crash of the process:
+
+WORK/train/UNIT-BATCH.*       token shards, as in the prepared corpus
+     results/UNIT-BATCH.json  the contents of a shard; written last, so its presence means that the shard is complete
      results/UNIT.json        the same for a unit
      fingerprints/            the same for the stage before (see `albert.text.duplicates`)
      logs/                    of a cluster engine (see `albert.text.engines`)"""
@@ -28,19 +31,15 @@ import numpy as np
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
 from albert.runtime.json_files import from_json, load_json, save_json
-from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
-from albert.runtime.random_streams import stream_key
 from albert.tables.files import Advance, InputFile
 from albert.text.corpus import read_files
-from albert.text.readers import CorpusReport, Reading, utf8_length
-from albert.text.sentences import split_sentences
-from albert.text.shards import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts, save_arrays, token_type
+from albert.text.readers import CorpusReport, Reading
 from albert.text.tokenizer import Tokenizer
-from albert.text.wrapping import LineCounts, Wrapped
+from albert.text.wrapping import Wrapped
 
 # --------------------------------------------------------------------------------------------------------------------
-# Units of work are runs of whole files, which depend only on the names and sizes of the files. A shard never holds
+# Units of work are groups of whole files, which depend only on the names and sizes of the files. A shard never holds
 # text of two units, so the shards do not depend on the number of processes or machines.
 
 Item = TypeVar("Item")
@@ -48,19 +47,19 @@ UNIT_BYTES = 64_000_000
 """Bytes on disk of a unit, at least; a larger file is a unit of its own."""
 
 
-def runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
-    """Yield consecutive items in runs of at least a size; the last run may be smaller."""
-    run: list[Item] = []
+def grouped(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
+    """Yield consecutive items in groups of at least a size; the last group may be smaller."""
+    group: list[Item] = []
     total = 0
     for item in items:
-        run.append(item)
+        group.append(item)
         total += size(item)
         if total >= least:
-            yield run
-            run = []
+            yield group
+            group = []
             total = 0
-    if run:
-        yield run
+    if group:
+        yield group
 
 
 Duplicates = Literal["keep", "exact"]
@@ -142,7 +141,7 @@ class UnitJob:
 
 
 @dataclass(frozen=True)
-class Batch:
+class DocumentBatch:
     """Some documents of a unit, and everything that their shard depends on."""
 
     name: str
@@ -183,9 +182,9 @@ class Stage:
 
     folder: str
     result_type: type[Any]
-    work: Callable[[Batch], Any]
+    work: Callable[[DocumentBatch], Any]
 
-    def path(self, work: UnitJob | Batch) -> Path:
+    def path(self, work: UnitJob | DocumentBatch) -> Path:
         """Return the file with the result."""
         return work.directory / self.folder / f"{work.name}.json"
 
@@ -195,7 +194,7 @@ def run_unit(stage: Stage, job: UnitJob) -> UnitResult:
     result = load_finished_unit(stage, job)
     if result is None:
         result = UnitResult(job.origin)
-        result.shards = tuple(run_batch(stage, batch) for batch in batches(job, result.read))
+        result.shards = tuple(run_batch(stage, batch) for batch in document_batches(job, result.read))
         save_json(stage.path(job), result)
     return result
 
@@ -212,7 +211,7 @@ def load_finished_unit(stage: Stage, job: UnitJob) -> UnitResult | None:
     return saved if valid else None
 
 
-def run_batch(stage: Stage, batch: Batch) -> Any:
+def run_batch(stage: Stage, batch: DocumentBatch) -> Any:
     """Run a stage on a batch of documents, unless it is finished."""
     try:
         saved = load_json(stage.result_type, stage.path(batch))
@@ -245,112 +244,11 @@ def read_unit(job: UnitJob, report: CorpusReport, advance: Advance | None = None
             yield document
 
 
-def batches(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[Batch]:
+def document_batches(job: UnitJob, report: CorpusReport, advance: Advance | None = None) -> Iterator[DocumentBatch]:
     """Yield the documents of a unit in batches of at least `shard_bytes` of text."""
     texts = (text.encode("utf-8") for text in read_unit(job, report, advance))
-    for number, run in enumerate(runs(texts, len, job.settings.shard_bytes)):
-        yield Batch(f"{job.name}-{number:05d}", tuple(run), job.settings, job.tokenizer, job.directory)
-
-
-# ---- Encoding: a batch of documents becomes the files of one shard -------------------------------------------------
-
-KEY_RANGE = 2**64
-
-
-@dataclass
-class ShardResult:
-    """The contents of a shard, and the counts of documents without a token, which are dropped.
-
-    Attributes:
-        files: by their names in the directory, all flushed to the disk.
-        documents, within_share: all with a token, and those that the share holds out.
-        lowest_key, highest_key: of the documents beyond the share (see `held_out_key`).
-    """
-
-    name: str
-    digest: str
-    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
-    documents_dropped: int = 0
-    bytes_dropped: int = 0
-    sentences_dropped: int = 0
-    files: dict[str, FileSum] = field(default_factory=dict)
-    documents: int = 0
-    within_share: int = 0
-    lowest_key: int = KEY_RANGE
-    highest_key: int = -1
-    lines: LineCounts = field(default_factory=LineCounts)
-
-
-def held_out_key(text: str, seed: int) -> int:
-    """Return a hash of a text and the seed, below 2^64; the documents with the smallest keys are held out.
-
-    Equal texts are in the same split, wherever they are in the corpus.
-    """
-    key = stream_key("held out", seed).to_bytes(16, "little")
-    digest = hashlib.blake2b(text.encode("utf-8"), key=key, digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def is_held_out(key: int, share: float) -> bool:
-    """Return whether a document with this key belongs to the held-out split."""
-    return key < share * float(KEY_RANGE)
-
-
-def encode_shard(batch: Batch, divided: bool = False) -> ShardResult:
-    """Split, encode and write the documents of one shard into `batch.directory`.
-
-    Args:
-        divided: hold out the last sentences of every document: the share, at least two, at most half.
-    """
-    tokenizer = batch.tokenizer
-    settings = batch.settings
-    result = ShardResult(batch.name, batch.digest)
-    documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
-    for encoded in batch.texts:
-        text = encoded.decode("utf-8")
-        size = len(encoded)
-        sentences = split_sentences(text, settings.language, settings.as_lines, settings.wrapped, result.lines)
-        tokens, lengths = tokenizer.encode_sentences(sentences)
-        filled = lengths[lengths > 0]
-        result.sentences_dropped += len(lengths) - len(filled)
-        if len(filled) == 0:
-            result.documents_dropped += 1
-            result.bytes_dropped += size
-            continue
-        result.documents += 1
-        key = held_out_key(text, settings.seed)
-        within = is_held_out(key, settings.held_out)
-        if within:
-            result.within_share += 1
-        else:
-            result.lowest_key, result.highest_key = min(result.lowest_key, key), max(result.highest_key, key)
-        half = len(filled) // 2 if divided else 0
-        n_last = max(min(2, half), min(round(settings.held_out * len(filled)), half))
-        if n_last:
-            tokens_before = int(filled[:-n_last].sum())
-            first = int(np.flatnonzero(lengths > 0)[-n_last])
-            last_bytes = sum(map(utf8_length, sentences[first:]))
-            documents["train"].append((tokens[:tokens_before], filled[:-n_last], size - last_bytes))
-            documents["held_out"].append((tokens[tokens_before:], filled[-n_last:], last_bytes))
-        else:
-            split = "held_out" if not divided and (within or key in settings.also_held_out) else "train"
-            documents[split].append((tokens, filled, size))
-    for split in filter(documents.get, SPLITS):
-        tokens, lengths, sizes = zip(*documents[split], strict=True)
-        arrays = {
-            TOKENS_NAME: np.concatenate(tokens).astype(token_type(tokenizer.vocab_size)),
-            SENTENCES_NAME: np.concatenate(lengths).astype("<u4"),
-            DOCUMENTS_NAME: np.array(list(map(len, lengths)), dtype="<u4"),
-        }
-        n_tokens, n_sentences, n_documents = map(len, arrays.values())
-        unknown = int(np.count_nonzero(arrays[TOKENS_NAME] == tokenizer.unk_id))
-        result.splits[split] = SplitCounts(n_documents, n_sentences, n_tokens, unknown, sum(sizes))
-        named = {f"{split}/{pattern.format(batch.name)}": array for pattern, array in arrays.items()}
-        result.files |= save_arrays(batch.directory, named)
-    return result
-
-
-ENCODING = Stage(RESULTS, ShardResult, encode_shard)
+    for number, batch in enumerate(grouped(texts, len, job.settings.shard_bytes)):
+        yield DocumentBatch(f"{job.name}-{number:05d}", tuple(batch), job.settings, job.tokenizer, job.directory)
 
 
 # ---- A process pool with results in order, bounded memory, and no orphans ------------------------------------------
@@ -458,7 +356,7 @@ def _run_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) 
         bar.advance(amount / 1e6)
         bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
 
-    def unfinished() -> Iterator[Batch]:
+    def unfinished() -> Iterator[DocumentBatch]:
         for job in jobs:
             finished = load_finished_unit(stage, job)
             if finished is not None:
@@ -466,7 +364,7 @@ def _run_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) 
                 bar.advance(job.size / 1e6)
                 continue
             results[job.name] = UnitResult(job.origin)
-            yield from batches(job, results[job.name].read, advance)
+            yield from document_batches(job, results[job.name].read, advance)
 
     by_name = {job.name: job for job in jobs}
     shards = map_in_order(partial(run_batch, stage), unfinished(), workers)

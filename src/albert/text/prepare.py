@@ -1,10 +1,22 @@
-"""Preparation of a corpus: text files and a tokenizer to token shards.
+"""Preparation of a corpus: text files and a tokenizer to token shards, for pre-training.
 
-The result does not depend on the number of workers. A stopped preparation resumes: finished parts are in
-OUTPUT.unfinished until the corpus is complete."""
+1. All files, each once, in a fixed order: `find_corpus_files`.
+2. Consecutive files of 64 MB are a unit of work. Units know nothing of each other: `run_stage` makes a pass over all of
+   them in processes of this machine or on a cluster, and the corpus does not depend on how many there are.
+3. With duplicates="exact" a first pass finds documents that repeat an earlier one: `drop_duplicates`.
+4. The main pass reads each unit as documents (a file, the text between blank lines, a line, a row of a table) and takes
+   these in batches of 8 MB: `document_batches`, over `albert.text.corpus.read_files`.
+5. `encode_shard`, below, makes the shard of a batch: documents to sentences, sentences to token ids, a document to its
+   split by a hash of its text, and the three files of each split.
+6. If the share of held-out documents selects none, one is held out: `_hold_out_at_least_one`.
+7. The finished shards become the directory of the corpus, with tokenizer, `corpus.json` and manifest: `_assemble`.
+
+A stopped preparation resumes: finished shards and units are in OUTPUT.unfinished until the corpus is complete.
+From shards to batches: `albert.pretraining.sampling`."""
 
 import dataclasses
 import errno
+import hashlib
 import os
 import shutil
 import time
@@ -12,32 +24,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from albert import __version__
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, WriteFailed, require_range
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import common_fields, flatten, read_versioned, save_json, save_versioned, to_json
 from albert.runtime.manifest import FileSum
+from albert.runtime.random_streams import stream_key
 from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import drop_duplicates
 from albert.text.executors import (
-    ENCODING,
     ENGINE_LOGS,
     RESULTS,
+    DocumentBatch,
     Engine,
     ExecutorOptions,
     PreparationSettings,
     SlurmSettings,
+    Stage,
     UnitJob,
     UnitResult,
-    batches,
-    encode_shard,
+    document_batches,
+    grouped,
     run_stage,
-    runs,
 )
-from albert.text.readers import CorpusReport, sum_counts
-from albert.text.sentences import check_language
+from albert.text.readers import CorpusReport, sum_counts, utf8_length
+from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
@@ -49,6 +64,7 @@ from albert.text.shards import (
     ShardDescription,
     SplitCounts,
     few_tokens,
+    save_arrays,
     token_type,
 )
 from albert.text.tokenizer import Tokenizer
@@ -115,7 +131,7 @@ def prepare(
     if os.path.lexists(output) and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     files, ignored, repeated = find_corpus_files(corpus_paths)
-    units = runs(files, lambda file: file.size, settings.unit_bytes)
+    units = grouped(files, lambda file: file.size, settings.unit_bytes)
     libraries = {name: version(name) for name in ("sentencepiece", "sentencex")}
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation") as release:
@@ -152,6 +168,142 @@ def prepare(
         remove_directory(work, release)
     report.seconds = time.monotonic() - begin
     return report
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A batch of documents becomes the files of one shard.
+
+KEY_RANGE = 2**64
+
+
+@dataclass
+class ShardResult:
+    """The contents of a shard, and the counts of documents without a token, which are dropped.
+
+    Attributes:
+        name, digest: of the batch of documents.
+        files: by their names in the directory, all flushed to the disk.
+        documents, within_share: all with a token, and those that the share holds out.
+        lowest_key, highest_key: of the documents beyond the share (see `held_out_key`).
+    """
+
+    name: str
+    digest: str
+    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
+    documents_dropped: int = 0
+    bytes_dropped: int = 0
+    sentences_dropped: int = 0
+    files: dict[str, FileSum] = field(default_factory=dict)
+    documents: int = 0
+    within_share: int = 0
+    lowest_key: int = KEY_RANGE
+    highest_key: int = -1
+    lines: LineCounts = field(default_factory=LineCounts)
+
+
+class EncodedDocument(NamedTuple):
+    """A document, or the sentences of it that are in one split."""
+
+    tokens: np.ndarray
+    """int32 [tokens], one sentence after the other; [CLS] and [SEP] are added in pre-training."""
+    lengths: np.ndarray
+    """int64 [sentences]: tokens of each, at least 1."""
+    bytes: int
+    """Of its text in UTF-8."""
+
+
+def held_out_key(text: str, seed: int) -> int:
+    """Return a hash of a text and the seed, below 2^64; the documents with the smallest keys are held out.
+
+    Equal texts are in the same split, wherever they are in the corpus.
+    """
+    key = stream_key("held out", seed).to_bytes(16, "little")
+    digest = hashlib.blake2b(text.encode("utf-8"), key=key, digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def is_held_out(key: int, share: float) -> bool:
+    """Return whether a document with this key belongs to the held-out split."""
+    return key < share * float(KEY_RANGE)
+
+
+def encode_shard(batch: DocumentBatch, divided: bool = False) -> ShardResult:
+    """Divide a batch of documents into sentences, encode them, and write the files of its shard.
+
+    Args:
+        divided: hold out the last sentences of every document: the share, at least two, at most half.
+    """
+    settings = batch.settings
+    result = ShardResult(batch.name, batch.digest)
+    documents: dict[str, list[EncodedDocument]] = {split: [] for split in SPLITS}
+    for encoded in batch.texts:
+        text = encoded.decode("utf-8")
+        sentences = split_sentences(text, settings.language, settings.as_lines, settings.wrapped, result.lines)
+        tokens, lengths = batch.tokenizer.encode_sentences(sentences)
+        filled = np.flatnonzero(lengths > 0)
+        result.sentences_dropped += len(lengths) - len(filled)
+        if len(filled) == 0:
+            result.documents_dropped += 1
+            result.bytes_dropped += len(encoded)
+            continue
+        result.documents += 1
+        document = EncodedDocument(tokens, lengths[filled], len(encoded))
+        key = held_out_key(text, settings.seed)
+        within = is_held_out(key, settings.held_out)
+        if within:
+            result.within_share += 1
+        else:
+            result.lowest_key = min(result.lowest_key, key)
+            result.highest_key = max(result.highest_key, key)
+        half = len(filled) // 2 if divided else 0
+        n_last = max(min(2, half), min(round(settings.held_out * len(filled)), half))
+        if n_last:
+            last_bytes = sum(map(utf8_length, sentences[filled[-n_last] :]))
+            first, last = _divide(document, n_last, last_bytes)
+            documents["train"].append(first)
+            documents["held_out"].append(last)
+        else:
+            held_out = not divided and (within or key in settings.also_held_out)
+            documents["held_out" if held_out else "train"].append(document)
+    for split in filter(documents.get, SPLITS):
+        _write_shard(batch, split, documents[split], result)
+    return result
+
+
+def _divide(document: EncodedDocument, n_last: int, last_bytes: int) -> tuple[EncodedDocument, EncodedDocument]:
+    """A document without its last sentences, and these."""
+    before = int(document.lengths[:-n_last].sum())
+    first = EncodedDocument(document.tokens[:before], document.lengths[:-n_last], document.bytes - last_bytes)
+    return first, EncodedDocument(document.tokens[before:], document.lengths[-n_last:], last_bytes)
+
+
+def _write_shard(batch: DocumentBatch, split: str, documents: Sequence[EncodedDocument], result: ShardResult) -> None:
+    """Write the documents of a split, and add their counts and files to the result.
+
+    Two documents, one of sentences of 3 and 2 tokens and one of a sentence of 4, become 9 token ids, the lengths
+    [3, 2, 4] of sentences in tokens, and the lengths [2, 1] of documents in sentences.
+    """
+    vocabulary = batch.tokenizer.vocab_size
+    token_ids = np.concatenate([document.tokens for document in documents]).astype(token_type(vocabulary))
+    sentences = np.concatenate([document.lengths for document in documents]).astype("<u4")
+    sentences_of_documents = np.array([len(document.lengths) for document in documents], dtype="<u4")
+    result.splits[split] = SplitCounts(
+        documents=len(documents),
+        sentences=len(sentences),
+        tokens=len(token_ids),
+        unknown_tokens=int(np.count_nonzero(token_ids == batch.tokenizer.unk_id)),
+        bytes=sum(document.bytes for document in documents),
+    )
+    arrays = {TOKENS_NAME: token_ids, SENTENCES_NAME: sentences, DOCUMENTS_NAME: sentences_of_documents}
+    named = {f"{split}/{pattern.format(batch.name)}": array for pattern, array in arrays.items()}
+    result.files |= save_arrays(batch.directory, named)
+
+
+ENCODING = Stage(RESULTS, ShardResult, encode_shard)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is checked and decided around the passes.
 
 
 def _check_settings(settings: PreparationSettings, workers: int) -> None:
@@ -205,7 +357,7 @@ def _hold_out_at_least_one(
     replaced = {}
     for job, result in zip(jobs, results, strict=True):
         affected = {shard.name for shard in result.shards if divided or shard.lowest_key == lowest}
-        for batch in batches(job, CorpusReport()) if affected else ():
+        for batch in document_batches(job, CorpusReport()) if affected else ():
             if batch.name in affected:
                 replaced[batch.name] = encode_shard(dataclasses.replace(batch, settings=settings), divided)
                 save_json(ENCODING.path(batch), replaced[batch.name])

@@ -9,6 +9,11 @@ a name of everything that it reads (`inputs.json`):
                                                                      tokenizer, teacher
     vectors       the same, without a task                           the same, and Dense modules
 
+A fingerprint is a hash of content, so that paths and names play no part: of token ids and labels, of texts, of tensors,
+of the pieces of a tokenizer, of the manifests of corpora, which have hashes of their files. Pre-training from random
+weights has none for these: they follow from the recipe. What a call leaves open is filled in before it is compared,
+what a machine chose (precision=auto) from the saved record.
+
 What follows from these has no part in it. `same_run` compares both with those in the folder that a call names:
 
     new        the folder holds no run

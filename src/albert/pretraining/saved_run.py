@@ -1,4 +1,4 @@
-"""What the folder of a pre-training run says: the model that it started from (`start.json`), and its recipe."""
+"""What the folder of a pre-training run says: its recipe, and the model that it started from (`start.json`)."""
 
 import hashlib
 import json

@@ -27,7 +27,7 @@ from albert.checkpoints.warm_start import (
     warm_start,
 )
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.start_record import Head, StartRecord
+from albert.pretraining.saved_run import Head, StartRecord
 from albert.recipes.pretraining import RECIPES, PretrainingRecipe
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput

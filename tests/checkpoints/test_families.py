@@ -1,148 +1,19 @@
-"""BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT and ELECTRA: the numbers of transformers, in both directions."""
+"""BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT and ELECTRA: their files, and what is refused; numbers in test_parity."""
 
 import json
 
-import numpy as np
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tests.parity import FAMILIES, HEADS, IDS, TYPES, assert_same, make, ours, theirs
 
 import albert
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import pack
-
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.5,
-}
-AFTER_PADDING = SIZES | {"max_position_embeddings": 34, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-DISTIL = {
-    "vocab_size": 60,
-    "dim": 16,
-    "n_layers": 3,
-    "n_heads": 4,
-    "hidden_dim": 24,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.5,
-}
-FAMILIES = {
-    "Albert": SIZES | {"embedding_size": 8},
-    "Bert": SIZES,
-    "DistilBert": DISTIL,
-    "Roberta": AFTER_PADDING,
-    "XLMRoberta": AFTER_PADDING,
-    "Camembert": AFTER_PADDING,
-    "Electra": SIZES | {"embedding_size": 8},
-}
-HEADS = (
-    "Model",
-    "ForMaskedLM",
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-    "ForMultipleChoice",
-)
-CASES = [(family, head) for family in ("Bert", "DistilBert", "Roberta", "Electra") for head in HEADS]
-CASES += [("Bert", "ForPreTraining"), ("XLMRoberta", "ForMaskedLM"), ("Camembert", "ForMaskedLM")]
-IDS = [np.arange(5, 37), np.array([7, 8, 9, 10, 3])]
-TYPES = [np.repeat([0, 1], [10, 22]), np.array([0, 0, 1, 1, 1])]
-
-
-def make(family, head, **changes):
-    """A model of transformers with random weights, biases included."""
-    torch.manual_seed(0)
-    config = getattr(transformers, family + "Config")(**FAMILIES[family] | changes)
-    model = getattr(transformers, family + head)(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-def theirs(model, head, ids=IDS, types=TYPES):
-    """The outputs of transformers, one sequence at a time."""
-    outputs = []
-    for own_ids, own_types in zip(ids, types, strict=True):
-        inputs = {"input_ids": torch.tensor(own_ids)[None]}
-        if getattr(model.config, "type_vocab_size", 1) > 1:
-            inputs["token_type_ids"] = torch.tensor(own_types)[None]
-        if head == "ForMultipleChoice":
-            inputs = {name: value[None] for name, value in inputs.items()}
-        with torch.no_grad():
-            outputs.append(model(**inputs))
-    match head:
-        case "Model":
-            return torch.cat([output.last_hidden_state[0] for output in outputs])
-        case "ForQuestionAnswering":
-            return torch.cat([torch.stack([output.start_logits[0], output.end_logits[0]], 1) for output in outputs])
-        case "ForPreTraining":
-            return torch.cat([output.prediction_logits[0] for output in outputs])
-        case "ForMaskedLM" | "ForTokenClassification":
-            return torch.cat([output.logits[0] for output in outputs])
-        case "ForMultipleChoice":
-            return torch.cat([output.logits[:, 0] for output in outputs])
-    return torch.cat([output.logits for output in outputs])
-
-
-def ours(directory, dtype=torch.float64, ids=IDS, types=TYPES):
-    """Our outputs, in one packed batch, and the opened model."""
-    opened = open_model(directory, kind_of(read_config(directory)[1]), dtype=dtype)
-    packed = pack(ids, types)
-    with torch.no_grad():
-        masked = (torch.arange(packed.n_tokens),) if hasattr(opened.model, "predictions") else ()
-        output = opened.model(packed, *masked)
-    if hasattr(output, "masked_tokens"):
-        output = output.masked_tokens
-    return torch.stack(output, 1) if isinstance(output, tuple) else output, opened
-
-
-@pytest.mark.parametrize(("family", "head"), CASES)
-def test_numbers_are_those_of_transformers_in_both_directions(family, head, tmp_path):
-    model = make(family, head)
-    model.save_pretrained(tmp_path / "theirs")
-    expected = theirs(model, head)
-    actual, opened = ours(tmp_path / "theirs")
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12 * float(expected.abs().max()) + 1e-12)
-    assert not [name for name in opened.loading_report.drawn if "pooler" not in name]
-    assert opened.loading_report.unexpected == ()
-
-    write_model(tmp_path / "ours", opened.model, None, extra=opened.extra)
-    again, info = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True, dtype=torch.float64)
-    assert not any(info.values())
-    assert again.config.model_type == model.config.model_type
-    torch.testing.assert_close(theirs(again.eval(), head), expected, rtol=0, atol=1e-12)
-    for name, tensor in model.state_dict().items():
-        first = 2 if family in ("Roberta", "XLMRoberta", "Camembert") and "position_embeddings" in name else 0
-        assert torch.equal(again.state_dict()[name][first:], tensor[first:]), name
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path):
-    (tmp_path / "ours").mkdir()
-
-
-def test_single_precision_and_the_last_of_512_positions(tmp_path):
-    model = make("Roberta", "Model", max_position_embeddings=514).float()
-    model.save_pretrained(tmp_path)
-    ids = [np.random.default_rng(0).integers(5, 60, 512)]
-    actual, _ = ours(tmp_path, torch.float32, ids, [np.zeros(512, np.int64)])
-    torch.testing.assert_close(actual, theirs(model, "Model", ids, ids), rtol=0, atol=3e-5)
-
-
-@pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "gelu_pytorch_tanh", "gelu_fast"])
-def test_activations(hidden_act, tmp_path):
-    model = make("Bert", "ForMaskedLM", hidden_act=hidden_act, layer_norm_eps=1e-3)
-    model.save_pretrained(tmp_path)
-    torch.testing.assert_close(ours(tmp_path)[0], theirs(model, "ForMaskedLM"), rtol=0, atol=1e-11)
 
 
 def test_old_names_missing_prefixes_and_buffers(tmp_path):
@@ -156,14 +27,14 @@ def test_old_names_missing_prefixes_and_buffers(tmp_path):
         old[f"bert.{name}"] = tensor
     old["bert.embeddings.position_ids"] = torch.arange(32)[None]
     save_file(old, tmp_path / "model.safetensors", {"format": "pt"})
-    torch.testing.assert_close(ours(tmp_path)[0], expected, rtol=0, atol=1e-12)
+    assert_same(ours(tmp_path)[0], expected)
 
 
 def test_shards(tmp_path):
     model = make("DistilBert", "ForMaskedLM")
     model.save_pretrained(tmp_path, max_shard_size="20KB")
     assert (tmp_path / "model.safetensors.index.json").is_file()
-    torch.testing.assert_close(ours(tmp_path)[0], theirs(model, "ForMaskedLM"), rtol=0, atol=1e-11)
+    assert_same(ours(tmp_path)[0], theirs(model, "ForMaskedLM"))
 
 
 def test_pickles_are_refused_with_the_remedy(tmp_path, refused):
@@ -225,7 +96,7 @@ def test_conversion_keeps_every_head(family, tmp_path):
         assert run(["convert", str(tmp_path / head), "--output", str(output), "--without-tokenizer"]) == 0
         again, info = type(model).from_pretrained(output, output_loading_info=True, dtype=torch.float64)
         assert not any(info.values()), head
-        torch.testing.assert_close(theirs(again.eval(), head), theirs(model, head), rtol=0, atol=1e-12)
+        assert_same(theirs(again.eval(), head), theirs(model, head))
 
 
 @pytest.mark.parametrize(
@@ -275,5 +146,5 @@ def test_a_discriminator_and_wide_embeddings_of_electra_open(tmp_path):
     model = make("Electra", "ForPreTraining", embedding_size=16)
     model.save_pretrained(tmp_path)
     actual, opened = ours(tmp_path)
-    torch.testing.assert_close(actual, theirs(model.electra, "Model"), rtol=0, atol=1e-11)
+    assert_same(actual, theirs(model.electra, "Model"))
     assert opened.loading_report.not_used == "tensors of the file that are not used here: discriminator_predictions (4)"

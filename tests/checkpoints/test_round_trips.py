@@ -1,9 +1,8 @@
-"""Round trips through transformers; notes on doubtful models."""
+"""Files of transformers: several dtypes, shards, names of tensors, notes on doubtful and old models."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from tests.tiny import tiny_config
 from torch import nn
 
 import albert
-from albert.checkpoints.huggingface import KINDS, MODELS, Kind, from_transformers, kind_of, to_transformers
+from albert.checkpoints.huggingface import MODELS, Kind, from_transformers, to_transformers
 from albert.checkpoints.loading import checkpoint_warnings
 from albert.checkpoints.model_directory import (
     config_to_json,
@@ -31,85 +30,10 @@ from albert.runtime.errors import DamagedData
 BASE = tiny_config(
     40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=16, classifier_dropout_prob=0.0
 )
-CONFIGS = {
-    "all shared": BASE,
-    "erf": replace(BASE, hidden_act="gelu"),
-    "two groups of two": replace(BASE, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2),
-    "attention shared": replace(BASE, sharing="attention"),
-    "feed-forward shared": replace(BASE, sharing="ffn"),
-    "nothing shared": replace(BASE, sharing="none", embedding_size=16),
-    "E equals H, no map": replace(BASE, embedding_size=16, hidden_act="tanh"),
-    "E equals H, a map": replace(BASE, embedding_size=16, embedding_projection=True, hidden_act="relu"),
-}
 LABELS = 3
 SHARED_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
               "intermediate_size", "inner_group_num", "max_position_embeddings", "layer_norm_eps", "type_vocab_size",
               "initializer_range", "classifier_dropout_prob", "hidden_dropout_prob"}  # fmt: skip
-
-
-# Every head on one architecture, and every architecture with one head: they are independent.
-ONLY_OURS = {"AlbertForJointQuestionAnswering", "AlbertForPairClassification"}
-SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ not in ONLY_OURS]
-CASES = {f"{kind}, all shared": (kind, BASE) for kind in SHARED_KINDS} | {
-    f"pretraining, {name}": ("pretraining", config) for name, config in CONFIGS.items()
-}
-DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-
-
-@pytest.mark.parametrize(
-    ("kind", "config", "dtype"),
-    [
-        *(pytest.param(kind, config, torch.float32, id=name) for name, (kind, config) in CASES.items()),
-        *(pytest.param("pretraining", BASE, dtype, id=str(dtype)) for dtype in DTYPES[1:]),
-    ],
-)
-def test_round_trip_through_transformers_is_exact(kind, config, dtype, tmp_path):
-    first, second, third = (tmp_path / name for name in ("ours", "theirs", "ours-again"))
-    first.mkdir()
-    third.mkdir()
-    ours = _ours(kind, config).to(dtype)
-    write_model(first, ours, None, extra={"data": ["a corpus"], "max_sequence_length": 12})
-    _open_in_theirs(kind, first).save_pretrained(second)
-    opened = open_model(second, kind, dtype=None)
-    assert opened.config == config
-    assert opened.extra["data"] == ["a corpus"] and opened.extra["max_sequence_length"] == 12
-    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
-    for name, tensor in ours.state_dict().items():
-        assert _same(tensor, opened.model.state_dict()[name])
-    write_model(third, opened.model, None, extra=opened.extra)
-    _assert_the_same_tensors(first, second)
-    _assert_the_same_tensors(first, third)
-    contents = [json.loads((folder / "config.json").read_text()) for folder in (first, second, third)]
-    assert {content["dtype"] for content in contents} == {str(dtype).removeprefix("torch.")}
-    assert contents[0].items() <= contents[2].items()
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "dtype"),
-    [
-        *((kind, {}, torch.float32) for kind in SHARED_KINDS),
-        *(("pretraining", {}, dtype) for dtype in DTYPES[1:]),
-        ("pretraining", {"num_hidden_groups": 3}, torch.float32),
-        ("masked_lm", {"inner_group_num": 2}, torch.float32),
-        ("encoder", {"embedding_size": 16}, torch.float32),
-    ],
-    ids=str,
-)
-def test_round_trip_of_transformers_models_is_exact(kind, fields, dtype, tmp_path):
-    first, second, third = (tmp_path / name for name in ("theirs", "ours", "theirs-again"))
-    second.mkdir()
-    sizes = {key: getattr(BASE, key) for key in SHARED_KEYS} | {"num_labels": _labels(kind), **fields}
-    config = transformers.AlbertConfig(**sizes, pad_token_id=None, bos_token_id=7, problem_type="regression")
-    theirs = getattr(transformers, MODELS[kind].__name__)(config).to(dtype)
-    theirs.save_pretrained(first)
-    opened = open_model(first, kind, dtype=None)
-    write_model(second, opened.model, None, extra=opened.extra)
-    again = _open_in_theirs(kind, second)
-    again.save_pretrained(third)
-    _assert_the_same_tensors(first, second)
-    _assert_the_same_tensors(first, third)
-    before, after = (json.loads((folder / "config.json").read_text()) for folder in (first, third))
-    assert before.items() <= after.items()
 
 
 def test_file_of_several_dtypes_keeps_them(tmp_path):
@@ -141,21 +65,6 @@ def test_drawn_parameters_have_the_dtype_of_the_file(tmp_path):
     assert opened.model.classifier.weight.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_transformers_reads_our_config_and_gives_the_same_outputs(config, tmp_path):
-    """tests/model/test_parity_with_transformers.py compares the outputs of every head."""
-    ours = _ours("pretraining", config)
-    write_model(tmp_path, ours, None)
-    theirs = _open_in_theirs("pretraining", tmp_path)
-    for field in SHARED_KEYS:
-        assert getattr(theirs.config, field) == getattr(config, field)
-    groups = config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
-    assert theirs.config.num_hidden_groups == groups
-    assert (theirs.config.pad_token_id, theirs.config.bos_token_id, theirs.config.eos_token_id) == (0, 2, 3)
-    assert read_config(tmp_path)[0] == config
-    torch.testing.assert_close(_masked_tokens(ours), theirs(IDS[None]).prediction_logits[0], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("opened_as", ["classification", "token_classification", "multiple_choice"])
 def test_classifier_of_another_task_is_not_loaded(opened_as, tmp_path):
     """Three heads are called `classifier`, and their shapes can agree."""
@@ -166,29 +75,6 @@ def test_classifier_of_another_task_is_not_loaded(opened_as, tmp_path):
         report = open_model(path, opened_as, None if opened_as == "multiple_choice" else 1).loading_report
         assert ("classifier.weight" in report.newly_initialised) == (kind != opened_as)
         assert ("classifier.weight" in report.unexpected) == (kind != opened_as)
-
-
-def test_architectures_are_those_of_transformers_and_two_more():
-    theirs = set(transformers.models.albert.modeling_albert.__all__) - {"AlbertPreTrainedModel"}
-    assert KINDS.keys() == theirs | ONLY_OURS
-
-
-@pytest.mark.parametrize(("kind", "head"), [("joint_question_answering", "joint_"), ("pair_classification", "pair_")])
-def test_transformers_opens_the_encoder_under_a_head_of_ours(kind, head, tmp_path):
-    ours: Any = _ours(kind, BASE)
-    write_model(tmp_path, ours, None)
-    again = open_model(tmp_path, kind_of(read_config(tmp_path)[1]))
-    assert not again.loading_report.newly_initialised and not again.loading_report.unexpected
-    assert all(_same(tensor, again.model.state_dict()[name]) for name, tensor in ours.state_dict().items())
-    theirs, report = transformers.AlbertModel.from_pretrained(
-        tmp_path, add_pooling_layer=False, output_loading_info=True
-    )
-    assert not report["missing_keys"]
-    assert set(report["unexpected_keys"]) == {name for name in ours.state_dict() if name.startswith(head)}
-    ids, types = np.arange(5, 14), np.zeros(9, int)
-    with torch.inference_mode():
-        expected = theirs.eval()(torch.from_numpy(ids)[None]).last_hidden_state[0]
-        torch.testing.assert_close(ours.albert(pack([ids], [types])), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -211,10 +97,6 @@ def test_masked_token_bias_is_written_under_both_names(kind, dtype, tmp_path):
     save_file(held, tmp_path / "model.safetensors", metadata={"format": "pt"})
     opened = open_model(tmp_path, kind, dtype=None)
     assert opened.loading_report.missing == () and _same(opened.model.predictions.bias, ours.predictions.bias)
-
-
-def _labels(kind: Kind) -> int:
-    return 2 if kind in ("pretraining", "question_answering") else LABELS
 
 
 def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:

@@ -8,6 +8,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from tests.parity import from_texts
 
 import albert
 from albert.checkpoints.model_directory import read_config
@@ -65,11 +66,8 @@ def test_pairs_from_a_table_to_onnx_and_int8(encoders, family, tmp_path):
     assert (config.family, config.match_embedding, extra["architectures"]) == (
         family, False, ["AlbertForSequenceClassification"])  # fmt: skip
     scores = Predictor.open(path, precision="fp32").classify("the cat", "on a mat")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
-    inputs = transformers.AutoTokenizer.from_pretrained(path)("the cat", "on a mat", return_tensors="pt")
-    inputs.pop("token_type_ids", None)
-    with torch.no_grad():
-        expected = model(**inputs).logits.softmax(-1)[0].tolist()
+    _, outputs = from_texts(path, transformers.AutoModelForSequenceClassification, "the cat", "on a mat")
+    expected = outputs.logits.softmax(-1)[0].tolist()
     assert {each["label"]: each["score"] for each in scores} == pytest.approx(
         dict(zip("xy", expected, strict=True)), abs=1e-5
     )

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import transformers
 from experiments.grids import TABLE_14
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.finetuning.conftest import filled_in
+from tests.parity import assert_transformers_opens
 from tests.refusals import refusal
 from tests.tiny import short_task
 from torch.nn import functional
@@ -85,12 +85,6 @@ def test_model_learns_sixteen_examples_and_opens_in_transformers(task, task_data
     assert_transformers_computes_the_same(task, task_data, result.model_directory)
 
 
-TRANSFORMERS_CLASSES = {
-    "classification": transformers.AutoModelForSequenceClassification,
-    "question_answering": transformers.AutoModelForQuestionAnswering,
-    "multiple_choice": transformers.AutoModelForMultipleChoice,
-    "token_classification": transformers.AutoModelForTokenClassification,
-}
 PROBLEM_TYPES = {
     SingleLabel: "single_label_classification",
     Regression: "regression",
@@ -100,26 +94,8 @@ PROBLEM_TYPES = {
 
 def assert_transformers_computes_the_same(task, task_data, directory):
     """The same logits; of a joint head, which transformers lacks, the same states of the encoder."""
-    kind = task.target.model_kind()
-    ours = open_model(directory, kind).model
     sequences = prepare_split(task, task_data, "dev", load_tokenizer(directory), task.recipe).features.sequences
-    ids, types = sequences.token_ids(3), sequences.token_type_ids(3)
-    shape = (1, 1, -1) if isinstance(task.target, MultipleChoice) else (1, -1)
-    inputs = {"input_ids": torch.from_numpy(ids), "token_type_ids": torch.from_numpy(types)}
-    if kind == "joint_question_answering":
-        ours, theirs = ours.albert, transformers.AutoModel.from_pretrained(directory, add_pooling_layer=False)
-    else:
-        theirs = TRANSFORMERS_CLASSES[kind].from_pretrained(directory)
-    with torch.inference_mode():
-        outputs = ours(pack([ids], [types]))
-        output = theirs.eval()(**{name: tensor.view(shape) for name, tensor in inputs.items()})
-    if kind == "joint_question_answering":
-        expected = output.last_hidden_state[0]
-    elif isinstance(task.target, Span):
-        outputs, expected = torch.stack(outputs), torch.stack([output.start_logits[0], output.end_logits[0]])
-    else:
-        expected = output.logits[0] if isinstance(task.target, MultipleChoice | TokenTagging) else output.logits
-    torch.testing.assert_close(outputs, expected, atol=1e-5, rtol=1e-4)
+    theirs = assert_transformers_opens(directory, [sequences.token_ids(3)], [sequences.token_type_ids(3)])
     if isinstance(task.target, SingleLabel):
         assert theirs.config.id2label == {0: "negative", 1: "positive"}
     if type(task.target) in PROBLEM_TYPES:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tests.parity import from_texts
 from tests.refusals import refusal
 
 import albert
@@ -46,13 +47,8 @@ def encoder(tmp_path):
 
 def logits(path, texts=TEXTS, pairs=PAIRS):
     """The outputs by transformers, one pair at a time."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
-    rows = []
-    for text, pair in zip(texts, pairs, strict=True):
-        inputs = tokenizer(text, pair, truncation=True, max_length=tokenizer.model_max_length, return_tensors="pt")
-        with torch.no_grad():
-            rows.append(model(**inputs).logits[0])
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(path)
+    rows = [from_texts(path, model, *row, truncation=True)[1].logits[0] for row in zip(texts, pairs, strict=True)]
     return torch.stack(rows)
 
 

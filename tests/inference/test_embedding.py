@@ -5,11 +5,11 @@ import pickle
 import numpy as np
 import pytest
 import sentencepiece
-import torch
 import transformers
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from tests.parity import from_texts
 
 import albert
 
@@ -20,10 +20,8 @@ TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the
 def test_vectors_equal_those_of_transformers(saved, pooling):
     path = saved("encoder")
     actual = albert.load(path, precision="fp32").embed(TEXTS, pooling)
-    model = transformers.AutoModel.from_pretrained(path).eval()
-    inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
-    with torch.inference_mode():
-        hidden = model(**inputs).last_hidden_state.numpy()
+    inputs, outputs = from_texts(path, transformers.AutoModel, TEXTS, padding=True)
+    hidden = outputs.last_hidden_state.numpy()
     weights = inputs["attention_mask"].numpy().astype(np.float64)
     if pooling == "cls":
         weights[:, 1:] = 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tests.parity import from_texts
 
 import albert
 from albert.inference.engine import PackedModel
@@ -30,14 +31,6 @@ MASKED = [
 
 def pipeline(task, path):
     return transformers.pipeline(task, model=str(path), device="cpu")
-
-
-def transformers_outputs(kind, path, *texts, **settings):
-    """Inputs and outputs of a model of transformers for a text or a pair."""
-    model = kind.from_pretrained(path, **settings).eval()
-    inputs = transformers.AutoTokenizer.from_pretrained(path)(*texts, return_tensors="pt")
-    with torch.inference_mode():
-        return inputs, model(**inputs)
 
 
 def values(entries, key):
@@ -122,7 +115,7 @@ def test_order_equals_sentence_order_head_of_transformers(saved):
     path = saved("pretraining", sentence_objective="sop")
     texts = "The cat saw the dog.", "And it followed the bird again."
     actual = albert.load(path, precision="fp32").order(*texts)
-    inputs, outputs = transformers_outputs(transformers.AlbertForPreTraining, path, *texts)
+    inputs, outputs = from_texts(path, transformers.AlbertForPreTraining, *texts)
     assert int(inputs["token_type_ids"].sum()) > 0
     expected = float(outputs.sop_logits.softmax(-1)[0, 0])
     assert actual == {
@@ -179,7 +172,7 @@ def test_max_length_of_fine_tuning_is_kept(opened, saved, refused):
 def test_regression_gives_the_logit(saved):
     path = saved("classification", 1, id2label={0: "similarity"}, problem_type="regression")
     (actual,) = albert.load(path, precision="fp32").classify("the cat", "the dog")
-    _, outputs = transformers_outputs(transformers.AlbertForSequenceClassification, path, "the cat", "the dog")
+    _, outputs = from_texts(path, transformers.AlbertForSequenceClassification, "the cat", "the dog")
     assert actual == {"label": "similarity", "score": pytest.approx(float(outputs.logits), rel=1e-4)}
 
 
@@ -195,7 +188,7 @@ def test_long_context_is_read_in_windows(opened):
 def test_answer_score_equals_that_of_transformers(saved):
     path = saved("question_answering")
     texts = "Who saw it?", "The cat saw the old dog."
-    inputs, outputs = transformers_outputs(transformers.AlbertForQuestionAnswering, path, *texts)
+    inputs, outputs = from_texts(path, transformers.AlbertForQuestionAnswering, *texts)
     inside = inputs["token_type_ids"][0].bool().clone()
     inside[-1] = False
     scores = (outputs.start_logits[0, inside][:, None] + outputs.end_logits[0, inside][None, :]).double()
@@ -252,12 +245,9 @@ def test_option_scores_equal_those_of_transformers(saved, question):
     path = saved("multiple_choice")
     context, options = "The cat saw the dog.", ["a bird", "the old king", "nobody", "a bird"]
     actual = albert.load(path, precision="fp32").choose(context, options, question)
-    theirs = transformers.AlbertForMultipleChoice.from_pretrained(path).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     seconds = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
-    inputs = tokenizer([context] * 4, seconds, return_tensors="pt", padding=True)
-    with torch.inference_mode():
-        expected = theirs(**{name: tensor[None] for name, tensor in inputs.items()}).logits.softmax(-1)[0]
+    _, outputs = from_texts(path, transformers.AlbertForMultipleChoice, [context] * 4, seconds, padding=True)
+    expected = outputs.logits.softmax(-1)[0]
     scores = values(actual, "score")
     assert scores == sorted(scores, reverse=True) and sum(scores) == pytest.approx(1)
     for entry in actual:
@@ -274,8 +264,8 @@ def test_cut_context_of_options_is_reported_and_one_option_refused(opened, refus
 def test_overrides_change_the_configuration(saved):
     path = saved("classification", 2)
     overrides = {"hidden_act": "gelu", "num_attention_heads": 2}
-    kind = transformers.AlbertForSequenceClassification
-    _, outputs = transformers_outputs(kind, path, "The cat", **overrides)
+    model = transformers.AlbertForSequenceClassification.from_pretrained(path, **overrides)
+    _, outputs = from_texts(path, model, "The cat")
     actual = albert.load(path, precision="fp32", overrides=overrides).classify("The cat")[0]["score"]
     assert actual == pytest.approx(float(outputs.logits.softmax(-1).max()), rel=1e-4)
     assert actual != albert.load(path, precision="fp32").classify("The cat")[0]["score"]

@@ -11,6 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from scipy.stats import spearmanr
+from tests.parity import from_texts
 from tests.refusals import refusal
 
 import albert
@@ -51,18 +52,22 @@ def encoder(tmp_path):
     return path
 
 
+def states_of(path, texts, max_length=8):
+    """The last states by transformers, one text at a time."""
+    model = transformers.AutoModel.from_pretrained(path)
+    cut = {"truncation": True, "max_length": max_length}
+    return [from_texts(path, model, text, **cut)[1].last_hidden_state[0] for text in texts]
+
+
 def reference(path, texts, pooling, max_length):
-    """The vectors by transformers, one text at a time."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    model = transformers.AutoModel.from_pretrained(path).eval()
-    vectors = []
-    for text in texts:
-        inputs = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
-        with torch.no_grad():
-            states = model(**inputs).last_hidden_state[0]
-        vector = {"mean": states.mean(0), "max": states.amax(0), "cls": states[0]}[pooling]
-        vectors.append(torch.nn.functional.normalize(vector, dim=0).numpy())
-    return np.stack(vectors)
+    """The vectors of length 1."""
+    pooled = {
+        "mean": lambda states: states.mean(0),
+        "max": lambda states: states.amax(0),
+        "cls": lambda states: states[0],
+    }
+    vectors = [pooled[pooling](states) for states in states_of(path, texts, max_length)]
+    return np.stack([torch.nn.functional.normalize(vector, dim=0).numpy() for vector in vectors])
 
 
 @pytest.mark.parametrize("pooling", ["max", "mean", "cls"])
@@ -143,14 +148,7 @@ def through(dense, vectors):
 
 def unscaled(path, texts):
     """The maxima over the tokens of a text, before the Dense module."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    model = transformers.AutoModel.from_pretrained(path).eval()
-    with torch.no_grad():
-        states = [
-            model(**tokenizer(text, truncation=True, max_length=8, return_tensors="pt")).last_hidden_state[0]
-            for text in texts
-        ]
-    return np.stack([each.amax(0).numpy() for each in states])
+    return np.stack([states.amax(0).numpy() for states in states_of(path, texts)])
 
 
 def test_dense_modules_are_followed_by_every_door_and_written_back(encoder, tmp_path):

@@ -13,7 +13,7 @@ from albert.runtime.errors import DamagedData, UsageError
 from albert.tables.delimited_rows import SEPARATORS, delimited_records, divides_single_quotes, split_rows
 from albert.tables.files import Advance, InputFile
 from albert.tables.records import Record
-from albert.tables.table_file import Beginning, TableFile, TableFormat
+from albert.tables.table_file import Beginning, TableFile, TextFormat
 from albert.tables.tagged import TAGGED_SHARE, has_sentences
 
 MANY_COLUMNS = 8
@@ -22,7 +22,7 @@ MAX_NAME_LENGTH = 30
 """Characters of the name of a column in a table with commas whose ending does not say that it is one."""
 
 
-class Csv(TableFormat):
+class Csv(TextFormat):
     """Fields may be in quotes; if only the ending says csv, that is recognised (in GLUE they are text)."""
 
     name: ClassVar[str] = "csv"

@@ -10,7 +10,7 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.tables.files import Advance, InputFile, open_input_file
 from albert.tables.records import Record
-from albert.tables.table_file import Layout, TableFile, TableFormat
+from albert.tables.table_file import BinaryFormat, Layout, TableFile
 
 _BEGINNINGS = (b"PK", b"\xd0\xcf\x11\xe0")
 """Of .xlsx and .ods, which are zip archives, and of .xls."""
@@ -18,15 +18,14 @@ MAX_WHOLE = 1e15
 """Larger numbers are not written as whole ones."""
 
 
-class Excel(TableFormat):
+class Excel(BinaryFormat):
     """A spreadsheet, also of LibreOffice."""
 
     name: ClassVar[str] = "xlsx"
     about: ClassVar[str] = "Excel"
     endings: ClassVar[tuple[str, ...]] = (".xlsx", ".xlsm", ".xls", ".ods")
-    is_text: ClassVar[bool] = False
 
-    def open_bytes(self, file: InputFile, layout: Layout) -> TableFile:
+    def open(self, file: InputFile, layout: Layout) -> TableFile:
         return _open_excel(file, layout)
 
     def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:

@@ -8,12 +8,12 @@ from typing import ClassVar
 from albert.tables.encodings import lines_of
 from albert.tables.files import Advance
 from albert.tables.records import Record
-from albert.tables.table_file import Beginning, TableFile, TableFormat
+from albert.tables.table_file import Beginning, TableFile, TextFormat
 
 _MARKED = re.compile(r"__label__\S+(\s|$)")
 
 
-class FastText(TableFormat):
+class FastText(TextFormat):
     """A label, or several, and a text on each line."""
 
     name: ClassVar[str] = "fasttext"

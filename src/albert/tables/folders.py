@@ -15,7 +15,7 @@ from albert.tables.encodings import ENCODING_MARKS, known_encoding, likely_encod
 from albert.tables.exports import CONVERT
 from albert.tables.files import Advance, input_file
 from albert.tables.records import Record
-from albert.tables.table_file import Layout, TableFile, TableFormat
+from albert.tables.table_file import FolderFormat, Layout, TableFile
 
 UNLABELLED = ("unsup", "unlabeled", "unlabelled", "unsupervised")
 """Folders whose texts have no label, by their name."""
@@ -25,13 +25,13 @@ TABLE_ENDINGS = (
 )
 
 
-class FolderOfTexts(TableFormat):
+class FolderOfTexts(FolderFormat):
     """A folder with a text in each file; folders in it are the labels."""
 
     name: ClassVar[str] = "folder"
     about: ClassVar[str] = "folder"
 
-    def open_folder(self, path: Path, name: str, layout: Layout) -> TableFile:
+    def open(self, path: Path, name: str, layout: Layout) -> TableFile:
         """Every text of the folder."""
         return _read_folder(path, name, layout.encoding)
 

@@ -12,10 +12,10 @@ from albert.tables.folders import FolderOfTexts
 from albert.tables.json_tables import Json, JsonLines
 from albert.tables.lines import Lines
 from albert.tables.parquet import Parquet, SavedDataset
-from albert.tables.table_file import TableFormat
+from albert.tables.table_file import BinaryFormat, FolderFormat, TableFormat, TextFormat
 from albert.tables.tagged import TaggedText
 
-FILES: tuple[TableFormat, ...] = (
+FILES: tuple[TextFormat | BinaryFormat, ...] = (
     JsonLines(),
     Json(),
     FastText(),
@@ -26,9 +26,10 @@ FILES: tuple[TableFormat, ...] = (
     Parquet(),
     Excel(),
 )
-"""In the order in which they are asked whether a file without a known ending is theirs."""
-FOLDERS = (SavedDataset(), FolderOfTexts())
+"""In the order in which those of text are asked whether a file without a known ending is theirs."""
+FOLDERS: tuple[FolderFormat, ...] = (SavedDataset(), FolderOfTexts())
 FORMATS: dict[str, TableFormat] = {format.name: format for format in (*FILES, *FOLDERS)}
+TEXT_FORMATS: dict[str, TextFormat] = {format.name: format for format in FILES if isinstance(format, TextFormat)}
 ENDINGS: dict[str, str] = {ending: format.name for format in FILES for ending in format.endings}
 if TYPE_CHECKING:
     Format = str

@@ -14,10 +14,10 @@ from albert.tables.encodings import lines_of, text_of_file
 from albert.tables.exports import MARKED_TEXT, is_of_spacy, refuse_raw_export
 from albert.tables.files import Advance, InputFile
 from albert.tables.records import PYTHON_DICT_REMEDY, Record, json_line_records
-from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat
+from albert.tables.table_file import Beginning, Layout, TableFile, TextFormat
 
 
-class JsonLines(TableFormat):
+class JsonLines(TextFormat):
     """An object on each line."""
 
     name: ClassVar[str] = "jsonl"
@@ -44,7 +44,7 @@ class JsonLines(TableFormat):
         return _json_lines(table.file, table.encoding)
 
 
-class Json(TableFormat):
+class Json(TextFormat):
     """One value with all rows."""
 
     name: ClassVar[str] = "json"

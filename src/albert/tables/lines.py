@@ -9,13 +9,13 @@ from albert.runtime.errors import UsageError
 from albert.tables.encodings import lines_of
 from albert.tables.files import Advance
 from albert.tables.records import Record
-from albert.tables.table_file import Beginning, TableFile, TableFormat
+from albert.tables.table_file import Beginning, TableFile, TextFormat
 
 _COARSE_AND_FINE = re.compile(r"[A-Z]{2,12}:[A-Za-z]+ \S")
 """A line of TREC: `NUM:date When was the war ?`."""
 
 
-class Lines(TableFormat):
+class Lines(TextFormat):
     """A text on each line."""
 
     name: ClassVar[str] = "text"

@@ -9,31 +9,30 @@ from albert.runtime.environment import lazy_import
 from albert.runtime.errors import UsageError
 from albert.tables.files import Advance, InputFile, input_file
 from albert.tables.records import Record
-from albert.tables.table_file import Layout, TableFile, TableFormat
+from albert.tables.table_file import BinaryFormat, FolderFormat, Layout, TableFile
 
 
-class Parquet(TableFormat):
+class Parquet(BinaryFormat):
     """A Parquet file, of which `datasets` may say the names of classes."""
 
     name: ClassVar[str] = "parquet"
     about: ClassVar[str] = "Parquet"
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
-    is_text: ClassVar[bool] = False
 
-    def open_bytes(self, file: InputFile, layout: Layout) -> TableFile:
+    def open(self, file: InputFile, layout: Layout) -> TableFile:
         return TableFile(file=file, format=self.name)
 
     def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
         return lazy_import("albert.tables.arrow", "data").read_parquet_records(table.file, class_names, reached)
 
 
-class SavedDataset(TableFormat):
+class SavedDataset(FolderFormat):
     """A folder that `Dataset.save_to_disk` wrote."""
 
     name: ClassVar[str] = "dataset"
     about: ClassVar[str] = "saved dataset"
 
-    def open_folder(self, path: Path, name: str, layout: Layout) -> TableFile | None:
+    def open(self, path: Path, name: str, layout: Layout) -> TableFile | None:
         """The data set; None if the folder holds none."""
         if (path / "dataset_dict.json").is_file():
             splits = sorted(each.name for each in path.iterdir() if (each / "state.json").is_file())

@@ -24,10 +24,10 @@ from albert.tables.encodings import SAMPLE_BYTES, lines_of, recognise_encoding, 
 from albert.tables.exports import CONVERT
 from albert.tables.fields import fields_of, null_names, text_of
 from albert.tables.files import COMPRESSIONS, Advance, InputFile, input_file, open_input_file
-from albert.tables.formats import ENDINGS, FILES, FOLDERS, FORMATS
+from albert.tables.formats import ENDINGS, FILES, FOLDERS, FORMATS, TEXT_FORMATS
 from albert.tables.records import Record
 from albert.tables.table import Row, Table
-from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat
+from albert.tables.table_file import Beginning, BinaryFormat, Layout, TableFile, TextFormat
 from albert.tables.tagged import has_sentences
 
 _NO_TABLES = {
@@ -167,16 +167,17 @@ def open_table(
         ending = ending_of(Path(file.member))
     if ending in _NO_TABLES and layout.format is None:
         raise UsageError(path, f"{ending} files are not read", _NO_TABLES[ending])
-    format = FORMATS.get(layout.format or ENDINGS.get(ending, ""))
-    if format is None or format.is_text:
-        return _open_text(file, format, ending, notes, layout)
+    format_name = layout.format or ENDINGS.get(ending, "")
+    format = FORMATS.get(format_name)
+    if not isinstance(format, BinaryFormat):
+        return _open_text(file, TEXT_FORMATS.get(format_name), ending, notes, layout)
     if is_packed:
         raise UsageError(path, f"a packed {format.about} file is not read", "unpack it")
-    return format.open_bytes(replace(file, kind=format.about), layout)
+    return format.open(replace(file, kind=format.about), layout)
 
 
 def _open_text(
-    file: InputFile, format: TableFormat | None, ending: str, notes: tuple[str, ...], layout: Layout
+    file: InputFile, format: TextFormat | None, ending: str, notes: tuple[str, ...], layout: Layout
 ) -> TableFile:
     """A file of text, whose format is given, said by its ending, or recognised by its content."""
     encoding, note = recognise_encoding(replace(file, kind=format.about if format else ""), layout.encoding)
@@ -198,21 +199,21 @@ def _open_text(
         start = replace(start, notes=(*start.notes, note) if note else start.notes)
     other = format.otherwise(start)
     if other is not None:
-        format = FORMATS[other[0]]
+        format = TEXT_FORMATS[other[0]]
         start = replace(start, notes=(*start.notes, other[1]))
     return format.open(replace(start, file=replace(file, kind=format.about)))
 
 
-def _recognised(start: Beginning) -> tuple[TableFormat, str]:
+def _recognised(start: Beginning) -> tuple[TextFormat, str]:
     """The format of a file by its content, and a note; a text on each line if nothing else is recognised."""
     layout = start.layout
     if layout.delimiter is not None or layout.columns is not None or layout.no_header:
-        return FORMATS["csv"], ""
-    for format in FILES:
-        note = format.recognise(start) if format.is_text else None
+        return TEXT_FORMATS["csv"], ""
+    for format in TEXT_FORMATS.values():
+        note = format.recognise(start)
         if note is not None:
             return format, note
-    return FORMATS["text"], ""
+    return TEXT_FORMATS["text"], ""
 
 
 def _member_of(file: InputFile) -> tuple[InputFile, str]:
@@ -244,7 +245,7 @@ def _open_folder(path: Path, layout: Layout, name: str) -> TableFile:
     for key in ("format", "delimiter", "columns", "no_header"):
         if getattr(layout, key):
             raise UsageError(f"reading.{key}", f"{name} is a folder", "leave it out, or name a file")
-    opened = (format.open_folder(path, name, layout) for format in FOLDERS)
+    opened = (format.open(path, name, layout) for format in FOLDERS)
     return next(table for table in opened if table is not None)
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from albert.tables.files import Advance, InputFile
@@ -112,7 +113,7 @@ class Beginning:
 
 
 class TableFormat(ABC):
-    """A format of tables: how it is recognised, opened and read."""
+    """A format of tables, as a `TextFormat`, a `BinaryFormat` or a `FolderFormat`: how it is opened and read."""
 
     name: ClassVar[str]
     """As a user writes it, `reading.format=NAME`."""
@@ -120,24 +121,6 @@ class TableFormat(ABC):
     """As errors and notes call it."""
     endings: ClassVar[tuple[str, ...]] = ()
     """Of names of files that have it; of a file with an ending that no format has, the content decides."""
-    is_text: ClassVar[bool] = True
-    """Whether a file is text, of which the beginning and the encoding are looked at first."""
-
-    def recognise(self, beginning: Beginning) -> str | None:
-        """A note, perhaps empty, if the content of a file without a known ending has this format; otherwise None."""
-        return None
-
-    def otherwise(self, beginning: Beginning) -> tuple[str, str] | None:
-        """The name of another format that a file with the ending of this one has by its content, and a note."""
-        return None
-
-    def open(self, beginning: Beginning) -> TableFile:
-        """A file of text whose layout is recognised."""
-        raise NotImplementedError
-
-    def open_bytes(self, file: InputFile, layout: Layout) -> TableFile:
-        """A file that is not text."""
-        raise NotImplementedError
 
     @abstractmethod
     def records(self, table: TableFile, reached: Advance, counts: Counter[str], class_names: bool) -> Iterator[Record]:
@@ -150,6 +133,38 @@ class TableFormat(ABC):
     def remarks(self, rows: Sequence[Row]) -> tuple[str, ...]:
         """Notes on all rows of a file."""
         return ()
+
+
+class TextFormat(TableFormat):
+    """A format of files of text, of which the encoding and the beginning are looked at first."""
+
+    def recognise(self, beginning: Beginning) -> str | None:
+        """A note, perhaps empty, if the content of a file without a known ending has this format; otherwise None."""
+        return None
+
+    def otherwise(self, beginning: Beginning) -> tuple[str, str] | None:
+        """The name of another format that a file with the ending of this one has by its content, and a note."""
+        return None
+
+    @abstractmethod
+    def open(self, beginning: Beginning) -> TableFile:
+        """The file, whose layout is recognised."""
+
+
+class BinaryFormat(TableFormat):
+    """A format of files that are not text; their ending or `reading.format` says that they have it."""
+
+    @abstractmethod
+    def open(self, file: InputFile, layout: Layout) -> TableFile:
+        """The file, with what its format says of its layout."""
+
+
+class FolderFormat(TableFormat):
+    """A format of folders."""
+
+    @abstractmethod
+    def open(self, path: Path, name: str, layout: Layout) -> TableFile | None:
+        """The folder, which errors call `name`; None if it is not of this format."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from albert.tables.encodings import lines_of
 from albert.tables.files import Advance, InputFile
 from albert.tables.records import Record
 from albert.tables.table import TAGS, WORDS, Row
-from albert.tables.table_file import Beginning, Layout, TableFile, TableFormat, Tagged
+from albert.tables.table_file import Beginning, Layout, TableFile, Tagged, TextFormat
 
 _DOCUMENT = "-DOCSTART-"
 TAGGED_SHARE = 0.95
@@ -45,7 +45,7 @@ _NAMES_OF_TAGS = {
 }
 
 
-class TaggedText(TableFormat):
+class TaggedText(TextFormat):
     """A word and its tags on each line, and a blank line after each sentence."""
 
     name: ClassVar[str] = "conll"

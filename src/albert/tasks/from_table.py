@@ -2,13 +2,14 @@
 
 `albert.columns` asks the kinds in the order of the methods below, and knows none of them by name."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from albert.recipes.finetuning import TaskRecipe
 from albert.tables.table import Table
-from albert.tasks.inputs import Inputs
+from albert.tasks.inputs import ReadColumns
 from albert.tasks.metrics import Metric
 from albert.tasks.table_task import TableTask
 
@@ -40,12 +41,12 @@ class TableDeclaration:
     """What is declared of a complete task: what a model reads, what it learns, and the same as a sentence."""
 
     table_task: TableTask
-    inputs: Inputs
+    inputs: ReadColumns
     target: "Task"
     about: str
 
 
-class FromTable:
+class FromTable(ABC):
     """What a kind says about the tables that it is learned from."""
 
     needed_columns: ClassVar[tuple[str, ...]]
@@ -95,14 +96,14 @@ class FromTable:
         return table
 
     @classmethod
+    @abstractmethod
     def of_table(cls, task: TableTask, tables: Mapping[str, Table]) -> TableDeclaration:
         """The declaration of a complete task, of which all rows are prepared."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def possible_metrics(cls, task: TableTask) -> dict[str, Metric]:
         """The metrics that a user may choose, by name."""
-        raise NotImplementedError
 
     @classmethod
     def usual_metrics(cls, task: TableTask) -> tuple[Metric, ...]:

@@ -11,7 +11,8 @@ import albert
 from albert.inference.engine import Autotuner, PackedModel
 from albert.inference.texts import check_text, check_texts
 from albert.tasks.examples import Example
-from albert.tasks.multiple_choice import option_features
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.pipeline import Lengths
 from albert.tasks.span_windows import span_features
 
 WORDS = ["the", "Cat", "saw", "café", "…", "猫", "dog.", " ", "\n", "1,000", "it's", "\u200b", "🐈", "[MASK]"]
@@ -121,7 +122,7 @@ def test_questions_are_cut_as_in_evaluation(lengths, opened, monkeypatch):
     predictor.answer(question, context)
     opened("multiple_choice", finetuning=stated).choose(context, example.options, question)
     spans = span_features([example], predictor.tokenizer, *lengths)
-    choices = option_features([example], predictor.tokenizer, *lengths[:2])
+    choices = MultipleChoice((), "").encode([example], predictor.tokenizer, Lengths(*lengths))
     for (ids, types), sequences in zip(read, (spans.sequences, choices.sequences), strict=True):
         numbers = range(len(sequences))
         assert [row.tolist() for row in ids] == [sequences.token_ids(number).tolist() for number in numbers]

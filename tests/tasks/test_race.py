@@ -11,7 +11,8 @@ from tests.refusals import refusal
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example
-from albert.tasks.multiple_choice import join_option, option_features
+from albert.tasks.multiple_choice import MultipleChoice, join_option
+from albert.tasks.pipeline import Lengths
 from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]
@@ -104,9 +105,13 @@ def test_duplicate_passages_and_broken_lines_are_refused(tmp_path):
             RACE.source.with_files({"dev": file}).read(tmp_path, "dev")
 
 
+def encoded(examples, tokenizer, max_length, question_length):
+    return MultipleChoice((), "").encode(examples, tokenizer, Lengths(max_length, question_length, 0))
+
+
 def test_sequence_is_passage_and_question_with_option(tokenizer):
     question = Example("q", "file:1", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
-    features = option_features([question], tokenizer, 64, 16)
+    features = encoded([question], tokenizer, 64, 16)
     assert (features.n_options, features.targets.tolist(), set(features.counts.values())) == ([2], [1], {0})
     assert (features.example_of.tolist(), features.slot_of.tolist()) == ([0, 0], [0, 1])
     ids, first = tokenizer.encode("old sailors sang"), tokenizer.encode("who sang storms")
@@ -133,10 +138,10 @@ def test_truncation_is_counted_by_question(tokenizer):
         Example("a", "file:1", ("who sang", long), 0, options=("sailors", "storms")),
         Example("b", "file:1", ("who sang", "old sailors"), 0, options=(long, "storms")),
     ]
-    counts = option_features(examples, tokenizer, 40, 12).counts
+    counts = encoded(examples, tokenizer, 40, 12).counts
     assert (counts["passages_truncated"], counts["questions_truncated"]) == (1, 1)
     assert counts["tokens_cut"] > 0
     with refusal(InvalidConfiguration):
-        option_features(examples, tokenizer, 15, 12)
+        encoded(examples, tokenizer, 15, 12)
     fewer = [examples[0], replace(examples[1], options=("one",))]
-    assert len(option_features(fewer, tokenizer, 40, 12).sequences) == 3
+    assert len(encoded(fewer, tokenizer, 40, 12).sequences) == 3

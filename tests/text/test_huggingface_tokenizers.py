@@ -19,7 +19,8 @@ from transformers import AutoTokenizer, BertTokenizer, RobertaConfig, RobertaFor
 import albert
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, text_features, text_sequences
-from albert.tasks.multiple_choice import option_features
+from albert.tasks.multiple_choice import MultipleChoice
+from albert.tasks.pipeline import Lengths
 from albert.tasks.word_windows import tag_features
 from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer
@@ -281,7 +282,7 @@ def test_blanks_around_options_are_dropped(foreign, tmp_path):
         spaced = model.choose(context, [" quick fox", "café  \n"], question)
         assert [entry["score"] for entry in spaced] == [entry["score"] for entry in plain]
     example_of_table = Example("0", "x:1", ("", context), 0, options=(" quick fox ", "café"))
-    features = option_features([example_of_table], model.tokenizer, 64, 32)
+    features = MultipleChoice((), "").encode([example_of_table], model.tokenizer, Lengths(64, 32, 0))
     expected = theirs([context, context], ["quick fox", "café"])["input_ids"]
     assert [features.sequences.token_ids(number).tolist() for number in (0, 1)] == expected
 

@@ -74,7 +74,7 @@ def convert(
 
         from albert.checkpoints import convert as conversions
         from albert.checkpoints.model_directory import read_config
-        from albert.inference.trained import trained_on_pairs
+        from albert.inference.abilities import trained_on_pairs
 
     overrides = {
         "hidden_act": hidden_act,

@@ -75,7 +75,7 @@ def predict_rows(asked: RowsToPredict, open_predictor: Callable[[], Predictor]) 
             tuple(name_of(option, file) for option in fields.options),
         )
         predictor = open_predictor()
-        pipeline = predictor.pipeline_for(asked.task).with_settings(asked.settings)
+        pipeline = pipeline_of_rows(predictor, asked.task).with_settings(asked.settings)
         check_options_of_task(pipeline.name, asked.given)
         if pipeline.takes_pair and predictor.reads_pairs is False:
             check_second_texts("--pair", asked.pair is not None, False)
@@ -108,6 +108,17 @@ def trained_task(asked: RowsToPredict) -> TableTask | None:
     if trained is not None and asked.input != "-":
         trained = for_other_file(trained, Path(asked.input))
     return trained
+
+
+def pipeline_of_rows(predictor: Predictor, task: str | None) -> Pipeline:
+    """The pipeline of this name, or the one of the model's head; raises UsageError if it has several."""
+    if task is not None:
+        return predictor.pipeline(task)
+    of_head = [pipeline for pipeline in predictor.pipelines if pipeline.needs is not None]
+    if len(of_head) > 1:
+        known = " or ".join(pipeline.name for pipeline in of_head)
+        raise UsageError("--task", f"{predictor.name} supports several tasks", f"choose {known}")
+    return of_head[0] if of_head else predictor.pipeline("embed")
 
 
 def fields_of_rows(asked: RowsToPredict, trained: TableTask | None) -> Fields:

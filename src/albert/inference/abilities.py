@@ -1,4 +1,4 @@
-"""A model directory with what it was trained for: its head, the pipelines that the head serves, and their lengths."""
+"""What the files of a model say that it can do: the pipelines of its head, the lengths of sequences, pairs or texts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.embed import Embed
 from albert.tasks.inputs import Pair
 from albert.tasks.pipeline import Head, Lengths, Pipeline
-from albert.tasks.pipelines import PIPELINES, pipelines_of
+from albert.tasks.pipelines import PIPELINES
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import table_task_of
 
@@ -20,11 +20,11 @@ MIN_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 _WITH_LABELS: tuple[Kind, ...] = ("classification", "pair_classification", "token_classification")
 
 
-def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
+def lengths_of(model_kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
     """The lengths that a model was fine-tuned with, by default the paper's; at most its number of positions, and for a
     model of another library the length that its tokenizer states."""
     positions = opened.config.max_position_embeddings
-    of_paper = (pipeline.lengths for pipeline in PIPELINES if kind in pipeline.heads)
+    of_paper = (pipeline.lengths for pipeline in PIPELINES if model_kind in pipeline.heads)
     default = next((lengths for lengths in of_paper if lengths is not None), Lengths(positions, 64, 128))
     stated = dict(opened.extra.get("finetuning") or {})
     if model_directory.FINGERPRINT_KEY not in opened.extra:  # other libraries cut texts where the tokenizer says
@@ -44,18 +44,20 @@ def lengths_of(kind: Kind, opened: model_directory.OpenedModel) -> Lengths:
     return Lengths(**lengths | {"max_length": min(lengths["max_length"], positions)})
 
 
-def head_of(kind: Kind, opened: model_directory.OpenedModel, threshold: float | None = None) -> Head:
-    """What the files of a model, opened as this kind, say of its head.
+def pipelines_of(
+    model_kind: Kind, opened: model_directory.OpenedModel, threshold: float | None = None
+) -> tuple[Pipeline, ...]:
+    """What a model can do whose files are opened as this kind of model: the pipelines that take its head.
 
     Args:
         threshold: with several labels per text, the probability from which on a label is predicted; None: the model's.
     """
     model: Any = opened.model
-    has_labels = kind in _WITH_LABELS
+    has_labels = model_kind in _WITH_LABELS
     vectors = sentence_vectors_of(opened.extra) or SentenceVectors()
-    max_length = lengths_of(kind, opened).max_length if vectors.max_length is None else vectors.max_length
-    return Head(
-        kind=kind,
+    max_length = lengths_of(model_kind, opened).max_length if vectors.max_length is None else vectors.max_length
+    head = Head(
+        model_kind=model_kind,
         model=str(opened.directory),
         drawn=tuple(opened.loading_report.drawn),
         config=opened.extra,
@@ -65,6 +67,8 @@ def head_of(kind: Kind, opened: model_directory.OpenedModel, threshold: float | 
         vectors=vectors,
         vector_length=min(max_length, opened.config.max_position_embeddings),
     )
+    found = (pipeline.of_head(head) for pipeline in PIPELINES)
+    return tuple(pipeline for pipeline in found if pipeline is not None)
 
 
 def trained_on_pairs(directory: Path, extra: Mapping[str, Any]) -> bool | None:
@@ -89,7 +93,7 @@ class TrainedModel(NamedTuple):
     that was not trained; empty if there is none."""
 
     opened: model_directory.OpenedModel
-    kind: Kind
+    model_kind: Kind
     pipelines: tuple[Pipeline, ...]
     left_out: str = ""
 
@@ -97,23 +101,23 @@ class TrainedModel(NamedTuple):
 def open_trained(directory: Path) -> TrainedModel:
     """Open a model directory with the trained part of its head."""
     stated = kind_of(model_directory.read_config(directory)[1])
-    kind = stated
-    opened = model_directory.open_model(directory, kind)
+    model_kind = stated
+    opened = model_directory.open_model(directory, model_kind)
     left_out = ""
-    possible = pipelines_of(head_of(kind, opened))
+    possible = pipelines_of(model_kind, opened)
     pipelines = tuple(pipeline for pipeline in possible if pipeline.needs is not None)
     names = [pipeline.name for pipeline in pipelines]
-    if kind == "pretraining" and "fill-mask" in names and "order" not in names:
-        kind = "masked_lm"
+    if model_kind == "pretraining" and "fill-mask" in names and "order" not in names:
+        model_kind = "masked_lm"
         left_out = "the order of segments"
     elif not pipelines:
         pipelines = tuple(pipeline for pipeline in possible if isinstance(pipeline, Embed))
-        if kind != "encoder":
-            kind = "encoder"
+        if model_kind != "encoder":
+            model_kind = "encoder"
             left_out = f"the head for {stated}"
     if left_out:
-        opened = model_directory.open_model(directory, kind)
-    if kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):
+        opened = model_directory.open_model(directory, model_kind)
+    if model_kind == "encoder" and any(name.startswith("albert.pooler.") for name in opened.loading_report.drawn):
         model: Any = opened.model
         model.pooler = None
-    return TrainedModel(opened, kind, pipelines, left_out)
+    return TrainedModel(opened, model_kind, pipelines, left_out)

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.inference.calibration import calibrate_once
@@ -134,6 +135,14 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
             part.add_module("encoder", FastEncoder(part.encoder, precision))
 
 
+class HeadsAfterLayers(NamedTuple):
+    """What the heads of a model give for a text after each layer: for each mask logits [layers, V], and the logits of
+    a classifier, or of the order of a pair, [layers, labels]."""
+
+    masks: list[Float[Tensor, "layers V"]]
+    labels: Float[Tensor, "layers labels"] | None
+
+
 class PackedModel:
     """A model in evaluation mode on its device, computed in packed micro-batches.
 
@@ -194,6 +203,40 @@ class PackedModel:
             parts = masked.split([counts[member] for member in members])
             for row, (member, part) in enumerate(zip(members, parts, strict=True)):
                 yield member, part, None if order is None else order[row]
+
+    def after_layers(
+        self,
+        token_ids: Sequence[np.ndarray],
+        token_types: Sequence[np.ndarray],
+        positions: Sequence[np.ndarray],
+        has_labels: bool,
+        judges_order: bool,
+    ) -> Iterator[HeadsAfterLayers]:
+        """What the heads give for each sequence after each layer, of masks at its positions.
+
+        The states of all layers are large, so the sequences are computed one by one.
+
+        Args:
+            has_labels: whether the model is a classifier.
+            judges_order: whether it judges the order of the two texts of a sequence.
+        """
+        model = self.model
+        encoder: Any = getattr(model, "albert", model)
+        for number, masks in enumerate(positions):
+            at_masks = []
+            labels = None
+            with torch.inference_mode():
+                packed = self.pack(token_ids, token_types, [number])
+                states = [state.float() for state in encoder.hidden_states(packed)]
+                for position in masks.tolist():
+                    at_mask = torch.stack([state[position] for state in states])
+                    at_masks.append(model.predictions(at_mask, model.albert.embeddings.word_embeddings.weight))
+                if has_labels:
+                    labels = torch.cat([model.head_outputs(state, packed) for state in states]).float()
+                elif judges_order and bool(token_types[number].any()):
+                    order = [model.sop_classifier(model.albert.pool(state, packed)) for state in states]
+                    labels = torch.cat(order).float()
+            yield HeadsAfterLayers(at_masks, labels)
 
     @property
     def _workers(self) -> int:

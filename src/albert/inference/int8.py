@@ -20,6 +20,7 @@ from albert.checkpoints.hub import copy_examples, copy_task, find_model, first_e
 from albert.checkpoints.huggingface import written_num_labels
 from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
+from albert.inference.abilities import TrainedModel, open_trained
 from albert.inference.calibration import (
     RANDOM_TOKENS,
     calibrate,
@@ -29,7 +30,6 @@ from albert.inference.calibration import (
 )
 from albert.inference.files import opened_input
 from albert.inference.linears import is_worth_quantizing, quantize_matrix
-from albert.inference.trained import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification
 from albert.model.packing import pack, split_segments
 from albert.recipes.architecture import AlbertConfig

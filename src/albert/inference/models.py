@@ -19,8 +19,9 @@ from albert.tasks.examples import text_sequences
 from albert.text.tokenizer import Tokenizer
 
 load = without_inner_frames(Predictor.open)
+_OF_THE_SERVER = ("replies", "replies_or_errors")  # which looks at errors itself
 for _name, _method in [*vars(Predictor).items()]:  # errors of its methods, too, come without inner frames
-    if callable(_method) and not _name.startswith("_"):
+    if callable(_method) and not _name.startswith("_") and _name not in _OF_THE_SERVER:
         setattr(Predictor, _name, without_inner_frames(_method))
 
 

@@ -34,9 +34,9 @@ from albert.checkpoints.model_directory import (
 )
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of
 from albert.inference import int8
+from albert.inference.abilities import TrainedModel, lengths_of, open_trained
 from albert.inference.calibration import RANDOM_TOKENS, calibrate_once, encoder_of
 from albert.inference.onnx_graph import INPUTS, MAX_OPSET, MIN_OPSET, Axes, GraphWriter, OnnxPrecision, encoder_nodes
-from albert.inference.trained import TrainedModel, lengths_of, open_trained
 from albert.model.albert import set_depth
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
@@ -119,7 +119,7 @@ def onnx_card(
         next_sentence = extra.get(OBJECTIVE_KEY) == "nsp"
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
         axes["sentence_logits"] += f": {meaning}"
-    if "logits" in axes and trained.kind in _WITH_LABELS:
+    if "logits" in axes and trained.model_kind in _WITH_LABELS:
         axes["logits"] += f": {_meaning_of_logits(trained)}"
     limits = {
         "differences": True,
@@ -176,7 +176,7 @@ def _labels_of(trained: TrainedModel) -> list[str]:
 def _meaning_of_logits(trained: TrainedModel) -> str:
     """What the numbers of the output `logits` are, in their order, and how they become albert's answers."""
     opened = trained.opened
-    if trained.kind == "multiple_choice":
+    if trained.model_kind == "multiple_choice":
         return "one number for each option; their softmax is the probability of each"
     labels = _labels_of(trained)
     if opened.extra.get("problem_type") == _SEVERAL_LABELS:
@@ -209,13 +209,13 @@ def _use(report: ExportReport, trained: TrainedModel, has_tokenizer: bool) -> st
     if report.vectors is None:
         labels: list[str] = []
         scores = "softmax"
-        if trained.kind in ("classification", "token_classification"):
+        if trained.model_kind in ("classification", "token_classification"):
             labels = _labels_of(trained)
-        if trained.kind == "classification" and trained.opened.extra.get("problem_type") == _SEVERAL_LABELS:
+        if trained.model_kind == "classification" and trained.opened.extra.get("problem_type") == _SEVERAL_LABELS:
             scores = "Sigmoid"
-        elif trained.kind == "classification" and len(labels) == 1:
+        elif trained.model_kind == "classification" and len(labels) == 1:
             scores = score_activation(trained.opened.extra)
-        key = _STEPS.get(trained.kind, "shapes") if scores in _TEXTS["scores"] else "shapes"
+        key = _STEPS.get(trained.model_kind, "shapes") if scores in _TEXTS["scores"] else "shapes"
         steps = _TEXTS["steps"][key].strip().replace("{labels}", json.dumps(labels, ensure_ascii=False))
         steps = steps.replace("{scores}", _TEXTS["scores"].get(scores, "").strip())
         return _TEXTS["use"].replace("{steps}", steps)
@@ -324,7 +324,7 @@ def export_onnx(
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     directory = find_model(source)
     trained = open_trained(directory)
-    if trained.kind == "pair_classification":
+    if trained.model_kind == "pair_classification":
         why = "encodes the texts of a pair separately, which ONNX export does not support"
         remedy = "fine-tune with encode_pairs=together, or serve it with albert serve"
         raise InvalidConfiguration(directory, why, remedy)
@@ -360,7 +360,7 @@ def export_onnx(
         if tokenizer is not None:
             tokenizer.save(folder)
             settings = read_json_object(folder / TOKENIZER_CONFIG_NAME)
-            longest = lengths_of(trained.kind, trained.opened).max_length
+            longest = lengths_of(trained.model_kind, trained.opened).max_length
             settings["model_max_length"] = longest if vectors is None else vectors.max_length
             save_json(folder / TOKENIZER_CONFIG_NAME, settings)
         content = read_json_object(directory / CONFIG_NAME)
@@ -377,7 +377,7 @@ def _vectors_of(trained: TrainedModel, directory: Path) -> SentenceVectors | Non
     Raises:
         InvalidConfiguration: by Dense modules, which the file would not have.
     """
-    if trained.kind != "encoder":
+    if trained.model_kind != "encoder":
         return None
     vectors = sentence_vectors_of(trained.opened.extra) or SentenceVectors()
     if vectors.dense:
@@ -402,7 +402,7 @@ def _checked_report(
 ) -> ExportReport:
     """The report on a file that was written, after every runtime's outputs were compared with ours."""
     return ExportReport(
-        kind=trained.kind,
+        kind=trained.model_kind,
         left_out=trained.left_out,
         precision=precision,
         calibration=calibration,

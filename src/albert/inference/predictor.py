@@ -1,30 +1,38 @@
-"""`Predictor`: a trained model that classifies, scores, answers, tags, chooses, fills masks, predicts order, embeds.
+"""`Predictor`: an opened model, which classifies, scores, answers, tags, chooses, fills masks, predicts order, embeds.
 
-Results have the keys of transformers' pipelines, and `tokens_cut` if the text was cut. Sequences are packed: texts of
-any number and lengths are computed together without padding, and each result is the same as for its text alone."""
+What a call passes:
 
-import hashlib
-import json
+1. A method such as `classify` checks its arguments, and makes an `Example` of each text, pair or question.
+2. `replies` has the way of every request, also of the server and of `albert predict --input`: the model's pipeline
+   (`albert.tasks`, a file each) encodes examples as sequences of token ids; the network runs (`_outputs`; packed, so
+   that texts of any number and lengths are computed together without padding); the pipeline decodes the outputs, and
+   makes a reply of what it decoded for each example.
+
+Replies have the keys of transformers' pipelines, and `tokens_cut` if the text was cut. Each is the same as for its text
+alone."""
+
 from collections.abc import Mapping, Sequence
-from copy import copy, deepcopy
-from dataclasses import asdict
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float32
+from torch import nn
 
 from albert.checkpoints import model_directory
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.sentence_transformers import SentenceVectors, open_dense, sentence_vectors_of
+from albert.inference.abilities import lengths_of, pipelines_of, trained_on_pairs
+from albert.inference.copies import CopiedByPath
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.inference.runner import PipelineRunner
 from albert.inference.texts import (
     MEANINGLESS_VECTOR,
     check_lists,
+    check_options,
     check_pairs,
     check_second_texts,
     check_text,
@@ -33,23 +41,18 @@ from albert.inference.texts import (
     note_cut,
     note_empty,
 )
-from albert.inference.trained import head_of, lengths_of, trained_on_pairs
-from albert.model.albert import (
-    AlbertForPairClassification,
-    Pooling,
-    set_depth,
-)
+from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
-from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
-from albert.runtime.words import counted
-from albert.tasks.examples import Example, asked
-from albert.tasks.fill_mask import FilledMask
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.embed import piece_weights
+from albert.tasks.examples import Example, Features, asked
+from albert.tasks.fill_mask import FilledMask, MaskFeatures
 from albert.tasks.label_threshold import LabelThreshold
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import RankedOption
 from albert.tasks.order import PredictedOrder
-from albert.tasks.pipeline import Pipeline, Settings
-from albert.tasks.pipelines import endpoints, pipelines_of
+from albert.tasks.pipeline import Pipeline, UnansweredTexts
+from albert.tasks.pipelines import endpoints
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import LabelScore
 from albert.tasks.span import FoundAnswer
@@ -59,14 +62,14 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
 
-class Predictor(PipelineRunner):
+class Predictor(CopiedByPath):
     """A trained model with its tokenizer and device, for inference.
 
     Methods raise InvalidConfiguration if the model has no trained head for them, and UsageError for inputs that are not
     strings or for lists of different lengths.
 
     Args:
-        kind: which heads it was opened with.
+        model_kind: which heads it was opened with.
         precision: of the encoder's matrix products; "auto" is fp32 on a CPU, and bf16 on a GPU that has it in hardware.
         depth: number of layers to apply; None: all that it was trained with.
         threshold: with several labels per text, the probability from which on a label is predicted; None: the model's.
@@ -77,13 +80,10 @@ class Predictor(PipelineRunner):
         Unavailable: the device does not support the precision.
     """
 
-    _opened_from: Mapping[str, Any]
-    """The absolute directory and the other arguments of `open`."""
-
     def __init__(
         self,
         opened: model_directory.OpenedModel,
-        kind: Kind,
+        model_kind: Kind,
         tokenizer: Tokenizer,
         device: torch.device,
         precision: PrecisionChoice = "auto",
@@ -98,7 +98,7 @@ class Predictor(PipelineRunner):
         self.tokenizer = tokenizer
         self.device = device
         model_directory.require_matching_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
-        self.pipelines = pipelines_of(head_of(kind, opened, threshold))
+        self.pipelines = pipelines_of(model_kind, opened, threshold)
         """What it can do; a head that the file lacks, or that was never trained, does not count."""
         if threshold is not None and not any(isinstance(pipeline, MultiLabel) for pipeline in self.pipelines):
             raise InvalidConfiguration("threshold", f"{opened.directory} gives one label to a text", "leave it out")
@@ -110,7 +110,7 @@ class Predictor(PipelineRunner):
             set_depth(opened.model, depth)
         self.packed_model = PackedModel(opened.model, device, precision=self.precision)
         """The model with its head, for packed batches."""
-        self.lengths = lengths_of(kind, opened)
+        self.lengths = lengths_of(model_kind, opened)
         """Tokens of a sequence and of a question, and the step between windows."""
         self._pooled: dict[Pooling, PackedModel] = {}
         self.sentence_vectors = sentence_vectors_of(self.extra) or SentenceVectors()
@@ -146,57 +146,82 @@ class Predictor(PipelineRunner):
         config, extra = model_directory.read_config(directory)
         tokenizer = load_tokenizer(directory)
         model_directory.require_matching_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
-        kind = kind_of(extra)
-        opened = model_directory.open_model(directory, kind, overrides=overrides)
+        model_kind = kind_of(extra)
+        opened = model_directory.open_model(directory, model_kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
         how: dict[str, Any] = {"precision": precision, "depth": depth, "threshold": threshold}
-        predictor = cls(opened, kind, tokenizer, torch_device, **how)
-        predictor._opened_from = {
-            "path_or_id": directory.absolute(),
-            "device": device,
-            "overrides": overrides,
-            **how,
-        }
+        predictor = cls(opened, model_kind, tokenizer, torch_device, **how)
+        predictor._opened_from = {"path_or_id": directory.absolute(), "device": device, "overrides": overrides, **how}
         return predictor
 
-    @classmethod
-    def open_the_same(cls, fingerprint: str, **arguments: Any) -> "Predictor":
-        """`open`, for a model that had this fingerprint; DamagedData if another one is there now."""
-        predictor = cls.open(**arguments)
-        if predictor.fingerprint() != fingerprint:
-            remedy = "put the earlier model back, or open this one with albert.load"
-            raise DamagedData(predictor.name, "is another model than the one that was pickled", remedy)
-        return predictor
+    # ---- From examples to replies ------------------------------------------------------------------------------------
 
-    def fingerprint(self) -> str:
-        """SHA-256 of what decides the answers: weights as they are in memory, configuration and vocabulary."""
-        settings = {"config": asdict(self.config), "extra": self.extra, "tokenizer": self.tokenizer.fingerprint}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-        parts = [self.network, *([] if self.dense is None else [self.dense])]
-        for part in parts:
-            for name, tensor in sorted(part.state_dict().items()):
-                digest.update(name.encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+    def replies(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
+        """The reply of a pipeline of this model to each example; raises UnansweredTexts for those that have none."""
+        features = pipeline.encode(examples, self.tokenizer, pipeline.fitted(self.lengths))
+        decoded = pipeline.decode(self._outputs(pipeline, features), features)
+        replies: list[Any] = []
+        reasons: dict[int, tuple[str, str | None]] = {}
+        subject = ""
+        for number, row in enumerate(zip(examples, decoded, features.cut_of_examples, strict=True)):
+            try:
+                replies.append(pipeline.reply(*row))
+            except UnansweredTexts as error:
+                subject = error.subject
+                reasons[number] = error.reasons[0]
+        if reasons:
+            raise UnansweredTexts(subject, reasons)
+        return replies
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle has the model's absolute path and fingerprint, and refuses another model in its place."""
-        return partial(type(self).open_the_same, self.fingerprint(), **self._opened_from), ()
+    def replies_or_errors(self, pipeline: Pipeline, examples: Sequence[Example]) -> list[Any]:
+        """The reply to each example, or the error why it has none."""
+        try:
+            return self.replies(pipeline, examples)
+        except UnansweredTexts as error:
+            reasons = error.reasons
+            answerable = [example for number, example in enumerate(examples) if number not in reasons]
+            others = iter(self.replies(pipeline, answerable) if answerable else [])
+            return [error.only(number) if number in reasons else next(others) for number in range(len(examples))]
 
-    def __copy__(self) -> "Predictor":
-        copied = object.__new__(type(self))
-        vars(copied).update(vars(self))
-        return copied
+    def _outputs(self, pipeline: Any, features: Features) -> Any:
+        """What the network gives for the sequences, in their order: its head's output of each (see `output_rows`),
+        unless the pipeline `runs` another part."""
+        sequences = features.sequences
+        ids = [sequences.token_ids(number) for number in range(len(sequences))]
+        types = [sequences.token_type_ids(number) for number in range(len(sequences))]
+        match pipeline.runs:
+            case "masks":
+                none = [np.zeros(0, np.int64)] * len(ids)
+                positions = features.positions if isinstance(features, MaskFeatures) else none
+                return self.packed_model.at(ids, types, positions)
+            case "vectors":
+                rows = self._pooled_model(pipeline.pooling).rows(ids, types)
+                vectors = np.asarray(rows, np.float32).reshape(len(ids), self.config.hidden_size)
+                if self.dense is None:
+                    return vectors
+                with torch.inference_mode():
+                    return self.dense(torch.from_numpy(vectors)).numpy()
+            case "layers":
+                assert isinstance(features, MaskFeatures)
+                masks = features.positions if pipeline.fills_masks else [np.zeros(0, np.int64)] * len(ids)
+                judges_order = pipeline.order is not None
+                return self.packed_model.after_layers(ids, types, masks, bool(pipeline.labels), judges_order)
+        return self.packed_model.rows(ids, types)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Predictor":
-        """A copy with weights of its own, which nothing that happens to the files can change."""
-        copied = copy(self)
-        memo[id(self)] = copied
-        copied.packed_model = deepcopy(self.packed_model, memo)
-        copied.dense = deepcopy(self.dense, memo)
-        copied.extra = deepcopy(self.extra, memo)
-        copied._pooled = {}
-        return copied
+    def _pooled_model(self, pooling: Pooling) -> PackedModel:
+        """The encoder with a pooling, made once."""
+        if pooling not in self._pooled:
+            weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
+            encoder: Any = getattr(self.network, "albert", self.network)
+            self._pooled[pooling] = PackedModel(PooledEncoder(encoder, pooling, weights), self.device)
+        return self._pooled[pooling]
+
+    @property
+    def network(self) -> nn.Module:
+        """The model with its head."""
+        return self.packed_model.model
+
+    # ---- What the model can do ---------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
@@ -258,33 +283,11 @@ class Predictor(PipelineRunner):
         remedy = f"this model can {' and '.join(self.abilities)}" if self.abilities else "fine-tune it first"
         raise InvalidConfiguration(self.name, f"has no trained head to {endpoints()[names[0]].needs}", remedy)
 
-    def pipeline_for(self, name: str | None) -> Pipeline:
-        """The pipeline of this name, or the one of the model's head; raises UsageError if it has several."""
-        if name is not None:
-            if self.can(name):
-                return self.pipeline(name)
-            can = " and ".join(self.abilities) or "only embed texts"
-            why = f"has no trained head to {endpoints()[name].needs}"
-            raise InvalidConfiguration(self.name, why, f"this model can {can}")
-        of_head = [pipeline for pipeline in self.pipelines if pipeline.needs is not None]
-        if len(of_head) > 1:
-            known = " or ".join(pipeline.name for pipeline in of_head)
-            raise UsageError("--task", f"{self.name} supports several tasks", f"choose {known}")
-        return of_head[0] if of_head else self.pipeline("embed")
-
-    def _check_second_texts(self, name: str, are_given: bool, *pipelines: str) -> None:
-        """Raises UsageError for second texts that the model was not trained with, or that are missing."""
-        self.pipeline(*pipelines)
-        check_second_texts(name, are_given, self.reads_pairs)
-
     # ---- What users call --------------------------------------------------------------------------------------------
 
     def classify(self, text: str, pair: str | None = None) -> list[LabelScore]:
         """`classify_batch` of one text."""
-        check_text("text", text)
-        if pair is not None:
-            check_text("pair", pair)
-        self._check_second_texts("pair", pair is not None, "classify", "score")
+        self._check_text_or_pair(text, pair, "classify", "score")
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[LabelScore]]:
@@ -292,18 +295,14 @@ class Predictor(PipelineRunner):
 
         The `score` of a regression model is the predicted number. With several labels per text `predicted` says which
         ones are predicted. Entries of a text that was cut have `tokens_cut`; a note says how many texts are empty."""
-        self._check_second_texts("pairs", pairs is not None, "classify", "score")
         pipeline = self.pipeline("classify", "score")
-        replies = self.replies(pipeline, _texts_or_pairs(texts, pairs))
+        replies = self.replies(pipeline, self._texts_or_pairs(texts, pairs))
         note_empty(texts, pairs)
         return [[number] for number in replies] if isinstance(pipeline, Regression) else replies
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
-        check_text("text", text)
-        if pair is not None:
-            check_text("pair", pair)
-        self._check_second_texts("pair", pair is not None, "score")
+        self._check_text_or_pair(text, pair, "score")
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
@@ -311,12 +310,28 @@ class Predictor(PipelineRunner):
 
         A cross-encoder's is that of `CrossEncoder.predict` of sentence-transformers: with the activation that its files
         name, else a sigmoid. A note says how many texts were cut; `classify_batch` gives `tokens_cut` of each."""
-        self._check_second_texts("pairs", pairs is not None, "score")
-        numbers = self.replies(self.pipeline("score"), _texts_or_pairs(texts, pairs))
+        numbers = self.replies(self.pipeline("score"), self._texts_or_pairs(texts, pairs))
         cut = [number.get("tokens_cut", 0) for number in numbers]
         note_cut(cut, self.max_length, "classify_batch says how many of each text were not")
         note_empty(texts, pairs)
         return [number["score"] for number in numbers]
+
+    def _check_text_or_pair(self, text: str, pair: str | None, *pipelines: str) -> None:
+        """Check the arguments of a call for one text, with the names that they have there."""
+        check_text("text", text)
+        if pair is not None:
+            check_text("pair", pair)
+        self.pipeline(*pipelines)
+        check_second_texts("pair", pair is not None, self.reads_pairs)
+
+    def _texts_or_pairs(self, texts: Sequence[str], pairs: Sequence[str] | None) -> list[Example]:
+        """An example for each text, or pair of texts."""
+        check_second_texts("pairs", pairs is not None, self.reads_pairs)
+        check_texts("texts", texts)
+        if pairs is None:
+            return [asked(text) for text in texts]
+        check_pairs("pairs", pairs, "texts", texts)
+        return [asked(*both) for both in zip(texts, pairs, strict=True)]
 
     def answer(self, question: str, context: str, top_k: int = 1) -> FoundAnswer | list[FoundAnswer]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
@@ -341,7 +356,7 @@ class Predictor(PipelineRunner):
         check_pairs("contexts", contexts, "questions", questions)
         check_top_k(top_k)
         examples = [asked(*texts) for texts in zip(questions, contexts, strict=True)]
-        return self.replies(pipeline.with_settings(Settings(top_k=int(top_k))), examples)
+        return self.replies(replace(pipeline, top_k=int(top_k)), examples)
 
     def tag(self, text: str) -> list[WordInText]:
         """`tag_batch` of one text."""
@@ -384,15 +399,7 @@ class Predictor(PipelineRunner):
         check_texts("contexts", contexts)
         questions = [""] * len(contexts) if questions is None else questions
         check_pairs("questions", questions, "contexts", contexts)
-        check_lists("options", options)
-        if len(options) != len(contexts):
-            lists = counted(len(options), "lists")
-            raise UsageError("options", f"{lists} for {counted(len(contexts), 'contexts')}", "give one for each")
-        for own in options:
-            if len(own) < 2:
-                raise UsageError("options", f"{len(own)} of them", "give at least two to choose from")
-            if not all(own):
-                raise UsageError("options", "one of them is empty", "leave it out")
+        check_options(options, contexts)
         rows = zip(questions, contexts, options, strict=True)
         return self.replies(pipeline, [asked(question, context, options=tuple(own)) for question, context, own in rows])
 
@@ -412,7 +419,7 @@ class Predictor(PipelineRunner):
         pipeline = self.pipeline("fill-mask")
         check_texts("texts", texts)
         check_top_k(top_k)
-        return self.replies(pipeline.with_settings(Settings(top_k=int(top_k))), [asked(text) for text in texts])
+        return self.replies(replace(pipeline, top_k=int(top_k)), [asked(text) for text in texts])
 
     def order(self, first: str, second: str) -> PredictedOrder:
         """`order_batch` of one pair."""
@@ -484,11 +491,3 @@ class Predictor(PipelineRunner):
         """Tokens of a text to embed, special ones included: as the files of sentence-transformers say."""
         stated = self.sentence_vectors.max_length
         return self.max_length if stated is None else min(stated, self.config.max_position_embeddings)
-
-
-def _texts_or_pairs(texts: Sequence[str], pairs: Sequence[str] | None) -> list[Example]:
-    check_texts("texts", texts)
-    if pairs is None:
-        return [asked(text) for text in texts]
-    check_pairs("pairs", pairs, "texts", texts)
-    return [asked(*both) for both in zip(texts, pairs, strict=True)]

@@ -34,7 +34,7 @@ from albert.checkpoints.sentence_transformers import (
     sentence_vectors_of,
     write_sentence_vectors,
 )
-from albert.inference.trained import lengths_of
+from albert.inference.abilities import lengths_of
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json

@@ -80,6 +80,19 @@ def check_lists(name: str, lists: Sequence[Sequence[str]]) -> None:
         check_texts(f"{name}, number {number}", texts)
 
 
+def check_options(options: Sequence[Sequence[str]], contexts: Sequence[str]) -> None:
+    """Raises UsageError unless there is a list of at least two options for each context, none of them empty."""
+    check_lists("options", options)
+    if len(options) != len(contexts):
+        lists = counted(len(options), "lists")
+        raise UsageError("options", f"{lists} for {counted(len(contexts), 'contexts')}", "give one for each")
+    for of_context in options:
+        if len(of_context) < 2:
+            raise UsageError("options", f"{len(of_context)} of them", "give at least two to choose from")
+        if not all(of_context):
+            raise UsageError("options", "one of them is empty", "leave it out")
+
+
 def check_top_k(top_k: int) -> None:
     """Raises UsageError for anything but a whole number of at least 1."""
     if isinstance(top_k, bool) or not isinstance(top_k, Integral) or top_k < 1:

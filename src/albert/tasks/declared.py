@@ -13,7 +13,7 @@ from albert.recipes.finetuning import TaskRecipe
 from albert.tables.source import Source
 from albert.tables.table import Row
 from albert.tasks.examples import Example
-from albert.tasks.inputs import Inputs
+from albert.tasks.inputs import ReadColumns
 from albert.tasks.metrics import Metric, is_better, task_scores
 from albert.tasks.table_task import UNNAMED
 from albert.tasks.task import Task
@@ -42,7 +42,7 @@ class DeclaredTask:
 
     name: str
     source: Source
-    inputs: Inputs
+    inputs: ReadColumns
     target: Task
     metrics: tuple[Metric, ...]
     recipe: TaskRecipe
@@ -92,7 +92,7 @@ class DeclaredTask:
 
 
 def load_tasks(
-    file: str, metrics: Sequence[Metric], parts: Callable[[Mapping[str, Any]], tuple[Source, Inputs, Task]]
+    file: str, metrics: Sequence[Metric], parts: Callable[[Mapping[str, Any]], tuple[Source, ReadColumns, Task]]
 ) -> tuple[DeclaredTask, ...]:
     """The tasks that a file of this folder declares; `glue.toml` describes its keys.
 

@@ -104,8 +104,8 @@ class Embed(Pipeline):
     def examples(self, request: EmbedRequest) -> list[Example]:
         return [asked(text) for text in request.texts]
 
-    def settings(self, request: EmbedRequest) -> Settings:
-        return Settings(pooling=request.pooling, normalize=request.normalize, prompt=request.prompt)
+    def with_options_of(self, request: EmbedRequest) -> "Embed":
+        return self.changed(request.pooling, request.normalize, request.prompt)
 
     def with_settings(self, settings: Settings) -> "Embed":
         return self.changed(settings.pooling, settings.normalize, settings.prompt)

@@ -16,6 +16,7 @@ from albert.tasks.pipeline import (
     Head,
     Lengths,
     Pipeline,
+    ReplyTooLarge,
     Settings,
     Texts,
     TopK,
@@ -107,22 +108,19 @@ class FillMask(Pipeline):
         for number, text in enumerate(request.texts):
             if MASK not in text:
                 raise UsageError(f"texts.{number}", f"has no {MASK}", NO_MASK)
+        masks = sum(text.count(MASK) for text in request.texts)
+        candidates = masks * request.top_k
+        if candidates > MAX_CANDIDATES:
+            total = f"{masks} masks with top_k {request.top_k} are {candidates} candidates"
+            remedy = "send fewer texts or masks, or a smaller top_k"
+            raise ReplyTooLarge(f"{total}, at most {MAX_CANDIDATES} are allowed; {remedy}")
         return [asked(text) for text in request.texts]
 
-    def settings(self, request: FillMaskRequest) -> Settings:
-        return Settings(top_k=request.top_k)
+    def with_options_of(self, request: FillMaskRequest) -> "FillMask":
+        return replace(self, top_k=request.top_k)
 
     def with_settings(self, settings: Settings) -> "FillMask":
         return replace(self, top_k=settings.top_k or DEFAULT_TOP_K)
-
-    def too_much(self, request: FillMaskRequest) -> str | None:
-        masks = sum(text.count(MASK) for text in request.texts)
-        candidates = masks * request.top_k
-        if candidates <= MAX_CANDIDATES:
-            return None
-        total = f"{masks} masks with top_k {request.top_k} are {candidates} candidates"
-        remedy = "send fewer texts or masks, or a smaller top_k"
-        return f"{total}, at most {MAX_CANDIDATES} are allowed; {remedy}"
 
     # ---- From texts to token ids ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 from albert.tables.table import Field, Row
 
 
-class Inputs(ABC):
+class ReadColumns(ABC):
     """The columns of a row that a model reads."""
 
     @property
@@ -30,7 +30,7 @@ def without_outer_blanks(value: Field | None) -> Field | None:
 
 
 @dataclass(frozen=True)
-class Single(Inputs):
+class Single(ReadColumns):
     """One text: `[CLS] text [SEP]`."""
 
     text: str
@@ -41,7 +41,7 @@ class Single(Inputs):
 
 
 @dataclass(frozen=True)
-class Pair(Inputs):
+class Pair(ReadColumns):
     """Two texts: `[CLS] first [SEP] second [SEP]`; the fields are column names."""
 
     first: str
@@ -53,7 +53,7 @@ class Pair(Inputs):
 
 
 @dataclass(frozen=True)
-class QuestionInContext(Inputs):
+class QuestionInContext(ReadColumns):
     """A question and the text that contains its answer: `[CLS] question [SEP] context [SEP]`."""
 
     question: str
@@ -69,7 +69,7 @@ class QuestionInContext(Inputs):
 
 
 @dataclass(frozen=True)
-class Words(Inputs):
+class Words(ReadColumns):
     """A text split into words: `[CLS] words [SEP]`, in overlapping windows if it is long.
 
     The column holds a list of words, or a text with whitespace between them.

@@ -112,7 +112,7 @@ class Layers(Pipeline):
         return mask_features(examples, tokenizer, lengths.max_length)
 
     def decode(self, outputs: Iterable[Any], features: Features) -> list[LayersOfText]:
-        """The outputs are `HeadsAfterLayers` of `albert.inference.runner`, one for each text."""
+        """The outputs are `HeadsAfterLayers` of `albert.inference.engine`, one for each text."""
         assert isinstance(features, MaskFeatures)
         tokenizer = features.tokenizer
         decoded: list[LayersOfText] = []

@@ -1,8 +1,14 @@
 """Multiple choice: one of the options of each question, as RACE (Lai et al. 2017) and tables with columns of options.
 
-Each option of a question becomes a sequence, `[CLS] passage [SEP] question option [SEP]`; the head gives a score to
-each sequence, and the scores of a question's options compete. As in the reference, an option replaces every `_` in the
-question, or follows it; question and option are cut at the start, the passage at its end."""
+What a question passes, by the methods below:
+
+1. `examples` (of a request), `read` (of a row to predict) or `example` (of a row to learn from) makes an `Example`: its
+   `texts` are the question and the passage, beside its `options`.
+2. `encode` makes a sequence of token ids for each option, `[CLS] passage [SEP] question option [SEP]`. As in the
+   reference, the option replaces every `_` in the question, or follows it; question and option are cut at the start,
+   the passage at its end.
+3. The head, a linear map of the pooled state at [CLS], gives a score to each sequence.
+4. `decode` makes probabilities of the scores of a question's options, and `reply` ranks the options by them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +26,7 @@ from albert.tasks.cells import lists_read
 from albert.tasks.error_analysis import class_analysis
 from albert.tasks.examples import ENCODING_CHUNK, Example, Features, asked, join_sequences
 from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name, quoted_columns
-from albert.tasks.inputs import Inputs, QuestionInContext
+from albert.tasks.inputs import QuestionInContext, ReadColumns
 from albert.tasks.metrics import Metric, accuracy
 from albert.tasks.option_columns import (
     LABELS_OF_OPTIONS,
@@ -53,7 +59,6 @@ from albert.tasks.task import (
     most_frequent_class,
     object_file,
     softmax,
-    stacked,
 )
 from albert.text.tokenizer import Tokenizer
 
@@ -192,7 +197,7 @@ class MultipleChoice(Task):
         name = row.text(self.column)
         return label_id(row, name, self._ids, f"{name!r} in column {self.column!r} names no option")
 
-    def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
+    def example(self, row: Row, inputs: ReadColumns, labelled: bool = True) -> Example:
         """Question, passage and the texts of all options; an absent option is empty."""
         texts = inputs.texts(row)
         options = tuple(row.text(option) if option in row.fields else "" for option in self.options)
@@ -203,7 +208,7 @@ class MultipleChoice(Task):
         labels = row.texts(OPTION_LABELS) if OPTION_LABELS in row.fields else ()
         return Example(row.identifier, row.where, texts, gold, options=options, group=row.group, option_labels=labels)
 
-    def sequences_of(self, row: Row, inputs: Inputs) -> tuple[list[str], list[str]]:
+    def sequences_of(self, row: Row, inputs: ReadColumns) -> tuple[list[str], list[str]]:
         """The passage, and the question with each option."""
         (question, context), _ = super().sequences_of(row, inputs)
         options = (row.fields.get(column) for column in self.options)
@@ -252,9 +257,44 @@ class MultipleChoice(Task):
 
     # ---- From examples to token ids ---------------------------------------------------------------------------------
 
-    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> Features:
-        """A sequence for each option of each example; targets are the indices of the right ones, int64 [examples]."""
-        return option_features(examples, tokenizer, lengths.max_length, lengths.question_length)
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer, lengths: Lengths) -> "OptionFeatures":
+        """A sequence for each option of each example; an empty option is absent and has none.
+
+        Targets are the indices of the right options, int64 [examples]. `passages_truncated` and `questions_truncated`
+        count questions, `tokens_cut` tokens over all sequences.
+        """
+        max_length, question_length, _ = lengths
+        counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
+        parts: list[tuple[list[int], int]] = []
+        example_of: list[int] = []
+        slot_of: list[int] = []
+        cut: list[int] = []
+        encode = lru_cache(maxsize=1)(tokenizer.encode)  # questions on the same passage are consecutive
+        quiet = len(examples) <= ENCODING_CHUNK
+        with progress("Encoding", total=len(examples), unit="questions", quiet=quiet) as bar:
+            for number, example in enumerate(examples):
+                question, passage = example.texts
+                slots = [slot for slot, option in enumerate(example.options) if option]
+                texts = [question_with_option(question, example.options[slot]) for slot in slots]
+                options = tokenizer.encode_batch(texts)
+                joined = [join_option(encode(passage), ids, tokenizer, max_length, question_length) for ids in options]
+                parts += [(ids, first) for ids, first, _, _ in joined]
+                example_of += [number] * len(slots)
+                slot_of += slots
+                cut += [passage_cut + question_cut for _, _, passage_cut, question_cut in joined]
+                counts["passages_truncated"] += any(passage_cut for _, _, passage_cut, _ in joined)
+                counts["questions_truncated"] += any(question_cut for _, _, _, question_cut in joined)
+                bar.advance()
+        counts["tokens_cut"] = sum(cut)
+        return OptionFeatures(
+            sequences=join_sequences(parts),
+            targets=np.array([0 if example.target is None else example.target for example in examples], np.int64),
+            counts=counts,
+            example_of=np.array(example_of, np.int64),
+            slot_of=np.array(slot_of, np.int64),
+            cut=np.array(cut, np.int64),
+            n_options=[len(example.options) for example in examples],
+        )
 
     # ---- The head and its loss --------------------------------------------------------------------------------------
 
@@ -301,9 +341,13 @@ class MultipleChoice(Task):
     # ---- From outputs to a reply ------------------------------------------------------------------------------------
 
     def decode(self, outputs: Iterable[Any], features: Features) -> list[np.ndarray]:
-        """For each example the probability of each option; 0 for absent ones."""
+        """For each example the probability of each option, float64 [options]; 0 for absent ones.
+
+        Args:
+            outputs: a score for each sequence of the features, in their order.
+        """
         assert isinstance(features, OptionFeatures)
-        scores = stacked(outputs, 1).astype(np.float64).reshape(-1)
+        scores = np.array([np.asarray(score).item() for score in outputs], np.float64)
         logits = np.full((len(features.n_options), max(features.n_options, default=1)), -np.inf)
         logits[features.example_of, features.slot_of] = scores
         return [softmax(row[:width]) for row, width in zip(logits, features.n_options, strict=True)]
@@ -420,46 +464,6 @@ class OptionFeatures(Features):
     """A sequence for each option that is there; `n_options` of each example counts absent ones too."""
 
     n_options: list[int]
-
-
-def option_features(
-    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
-) -> OptionFeatures:
-    """A sequence for each option of each example; targets are the indices of the right ones. Empty options are absent.
-
-    `passages_truncated` and `questions_truncated` count questions, `tokens_cut` tokens over all sequences.
-    """
-    counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
-    parts: list[tuple[list[int], int]] = []
-    example_of: list[int] = []
-    slot_of: list[int] = []
-    cut: list[int] = []
-    encode = lru_cache(maxsize=1)(tokenizer.encode)  # questions on the same passage are consecutive
-    quiet = len(examples) <= ENCODING_CHUNK
-    with progress("Encoding", total=len(examples), unit="questions", quiet=quiet) as bar:
-        for number, example in enumerate(examples):
-            question, passage = example.texts
-            slots = [slot for slot, option in enumerate(example.options) if option]
-            texts = [question_with_option(question, example.options[slot]) for slot in slots]
-            options = tokenizer.encode_batch(texts)
-            joined = [join_option(encode(passage), ids, tokenizer, max_length, question_length) for ids in options]
-            parts += [(ids, first) for ids, first, _, _ in joined]
-            example_of += [number] * len(slots)
-            slot_of += slots
-            cut += [passage_cut + question_cut for _, _, passage_cut, question_cut in joined]
-            counts["passages_truncated"] += any(passage_cut for _, _, passage_cut, _ in joined)
-            counts["questions_truncated"] += any(question_cut for _, _, _, question_cut in joined)
-            bar.advance()
-    counts["tokens_cut"] = sum(cut)
-    return OptionFeatures(
-        sequences=join_sequences(parts),
-        targets=np.array([0 if example.target is None else example.target for example in examples], np.int64),
-        counts=counts,
-        example_of=np.array(example_of, np.int64),
-        slot_of=np.array(slot_of, np.int64),
-        cut=np.array(cut, np.int64),
-        n_options=[len(example.options) for example in examples],
-    )
 
 
 def choice_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:

@@ -2,11 +2,11 @@
 
 A pipeline says, in this order: which models have it, what it reads of a row, what a request is, how an example becomes
 token ids, what the network's outputs mean, what a reply is, which columns a file gets, and which outputs an ONNX file
-has. It keeps no model: `albert.inference.runner` runs the network between `encode` and `decode`. `albert predict`, the
+has. It keeps no model: `Predictor.replies` runs the network between `encode` and `decode`. `albert predict`, the
 server with its OpenAPI document and its page, and ONNX export ask these methods; `albert.tasks.pipelines` lists all of
 them. One that can be trained is a `Task` (`albert.tasks.task`).
 
-Requests are dataclasses and replies are TypedDicts, whose hints `albert.inference.server.models` turns into models of
+Requests are dataclasses and replies are TypedDicts, whose hints `albert.inference.server.openapi` turns into models of
 pydantic. Methods that compute with torch import it themselves, so that a command's help loads none."""
 
 from abc import ABC, abstractmethod
@@ -44,7 +44,7 @@ class Lengths(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of `albert predict`, and fields of requests under the same names."""
+    """Options of `albert predict` for the rows of a file; None is the default of the pipeline."""
 
     top_k: int | None = None  # Number of predictions for a mask, or of answers to a question
     pooling: Literal["mean", "cls", "max", "weighted"] | None = None  # None: the model's own
@@ -58,7 +58,7 @@ class Head:
     """What the files of a model say of its head.
 
     Attributes:
-        kind: of the model, as in `albert.checkpoints.huggingface`.
+        model_kind: a `Kind` of `albert.checkpoints.huggingface`.
         model: its name, for errors.
         drawn: names of the tensors that the files lack, which are random.
         config: the further keys of `config.json`.
@@ -69,7 +69,7 @@ class Head:
         vector_length: tokens that are read of a text for its vector.
     """
 
-    kind: str
+    model_kind: str
     model: str = ""
     drawn: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Head:
 
     def is_trained(self, heads: Mapping[str, tuple[str, ...]]) -> bool:
         """Whether the model is of one of some kinds, and all tensors with one of its prefixes were in the files."""
-        prefixes = heads.get(self.kind)
+        prefixes = heads.get(self.model_kind)
         return prefixes is not None and not any(name.startswith(prefixes) for name in self.drawn)
 
 
@@ -100,6 +100,10 @@ class UnansweredTexts(UsageError):
     def only(self, number: int) -> "UnansweredTexts":
         """The error for a single text, without its number."""
         return UnansweredTexts(self.subject.split()[0], {0: self.reasons[number]})
+
+
+class ReplyTooLarge(Exception):
+    """The reply to a request would be too large; the argument says why, and what to do."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -239,19 +243,15 @@ class Pipeline(ABC):
 
     @abstractmethod
     def examples(self, request: Any) -> list[Example]:
-        """The examples of a request; raises UsageError."""
+        """The examples of a request; raises UsageError, and ReplyTooLarge."""
 
-    def settings(self, request: Any) -> Settings:
-        """The settings in a request."""
-        return Settings()
-
-    def with_settings(self, settings: Settings) -> "Pipeline":
-        """The pipeline with these settings; raises UsageError."""
+    def with_options_of(self, request: Any) -> "Pipeline":
+        """The pipeline with the options in a request, of those that have any; raises UsageError."""
         return self
 
-    def too_much(self, request: Any) -> str | None:
-        """Why the reply would be too large; None if it is not."""
-        return None
+    def with_settings(self, settings: Settings) -> "Pipeline":
+        """The pipeline with the options of a command, of those that have any; raises UsageError."""
+        return self
 
     @classmethod
     def error_in_request(cls, number: int, error: UnansweredTexts) -> UsageError:

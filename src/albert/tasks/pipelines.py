@@ -1,6 +1,12 @@
-"""All pipelines, and the kinds of tasks among them. To add one, write its file and add its name here: `albert predict
---task`, the endpoint, its part of `/openapi.json` and a tab of the page follow. If it is a `Task`, so do `finetune` and
-`evaluate`, also on tables."""
+"""All pipelines, and the kinds of tasks among them. To add one, write its file and add its name to `PIPELINES`, the only
+list of them: `albert predict --task`, the endpoint, its part of `/openapi.json` and a tab of the page follow. If it is a
+`Task`, so do `finetune` and `evaluate`, also on tables.
+
+What its file must have are the abstract methods: of `Pipeline` from a request or row to its reply, and for a task those
+of `FromTable` from a table to the task, and of `Task` from an example to its loss and scores; everything else has a
+default, which the file replaces where the new kind differs. A kind that reads a text or a pair is a `TextTask`, which
+has all up to the token ids. Beside it need be written: a method of `Predictor`, for Python; a head in
+`albert.model.albert`, for outputs that no model has; a field of `TableTask`, for a use of a column that no kind has."""
 
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.tasks.embed import Embed
@@ -9,7 +15,7 @@ from albert.tasks.layers import Layers
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.order import Order
-from albert.tasks.pipeline import Head, Pipeline
+from albert.tasks.pipeline import Pipeline
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
@@ -44,9 +50,3 @@ def kind_named(name: str) -> type[Task]:
 def endpoints() -> dict[str, type[Pipeline]]:
     """What can be asked: the pipelines by their names. Those of a name have the same requests and replies."""
     return {pipeline.name: pipeline for pipeline in PIPELINES}
-
-
-def pipelines_of(head: Head) -> tuple[Pipeline, ...]:
-    """What a model with this head can do."""
-    found = (pipeline.of_head(head) for pipeline in PIPELINES)
-    return tuple(pipeline for pipeline in found if pipeline is not None)

@@ -29,7 +29,7 @@ from albert.tasks.cells import lists_read
 from albert.tasks.error_analysis import calibration, most_confident, text_of
 from albert.tasks.examples import Example, Features, asked
 from albert.tasks.from_table import Inferred, Recognised, TableDeclaration, metrics_by_name
-from albert.tasks.inputs import Inputs, QuestionInContext
+from albert.tasks.inputs import QuestionInContext, ReadColumns
 from albert.tasks.metrics import Metric
 from albert.tasks.pipeline import (
     ERROR,
@@ -129,7 +129,7 @@ class Span(Task):
     def of_head(cls, head: Head) -> "Span | None":
         if not head.is_trained(cls.heads):
             return None
-        is_joint = head.kind == "joint_question_answering"
+        is_joint = head.model_kind == "joint_question_answering"
         may_be_absent = is_joint or THRESHOLD_KEY in head.config
         task = cls(may_be_absent, head="joint" if is_joint else "independent", top_k=1)
         return task.tuned_as(head.config, head.model) if may_be_absent else task
@@ -218,7 +218,7 @@ class Span(Task):
         """Gold answers are those of the example."""
         return None
 
-    def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
+    def example(self, row: Row, inputs: ReadColumns, labelled: bool = True) -> Example:
         """Question, context and gold answers."""
         texts = inputs.texts(row)
         if labelled and row.answers is None:
@@ -246,8 +246,8 @@ class Span(Task):
     def examples(self, request: AnswerRequest) -> list[Example]:
         return [asked(entry.question, entry.context) for entry in request.questions]
 
-    def settings(self, request: AnswerRequest) -> Settings:
-        return Settings(top_k=request.top_k)
+    def with_options_of(self, request: AnswerRequest) -> "Span":
+        return replace(self, top_k=request.top_k)
 
     def with_settings(self, settings: Settings) -> "Span":
         return replace(self, top_k=settings.top_k or 1)

@@ -20,7 +20,7 @@ from albert.runtime.random_streams import stream
 from albert.tables.table import Row
 from albert.tasks.examples import Example, Features
 from albert.tasks.from_table import FromTable
-from albert.tasks.inputs import Inputs
+from albert.tasks.inputs import ReadColumns
 from albert.tasks.metrics import Metric, NumberScale
 from albert.tasks.pipeline import Pipeline
 
@@ -121,13 +121,13 @@ class Task(Pipeline, FromTable):
     def gold(self, row: Row, texts: Sequence[str]) -> Any:
         """What is to be predicted for a row, the `target` of its example; DamagedData if it has none."""
 
-    def example(self, row: Row, inputs: Inputs, labelled: bool = True) -> Example:
+    def example(self, row: Row, inputs: ReadColumns, labelled: bool = True) -> Example:
         """The example of a row; without a gold answer if not `labelled`."""
         texts = inputs.texts(row)
         gold = self.gold(row, texts) if labelled else None
         return Example(row.identifier, row.where, texts, gold, group=row.group)
 
-    def sequences_of(self, row: Row, inputs: Inputs) -> tuple[list[str], list[str]]:
+    def sequences_of(self, row: Row, inputs: ReadColumns) -> tuple[list[str], list[str]]:
         """The texts of a row that are read in one sequence; and those of which each is read in a sequence with them."""
         values = (row.fields.get(column) for column in inputs.columns)
         return [value if isinstance(value, str) else " ".join(value or ()) for value in values], []

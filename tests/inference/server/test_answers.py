@@ -13,7 +13,7 @@ from tests.inference.server.running_servers import in_background, wait_until
 import albert
 from albert.inference.files import FilePrediction, opened_input, predict_file
 from albert.inference.server import batching
-from albert.inference.server.models import reply_model
+from albert.inference.server.openapi import reply_model
 from albert.tasks.examples import asked, text_features
 from albert.tasks.pipeline import Pipeline, Texts, text_of
 from albert.tasks.pipelines import PIPELINES, endpoints
@@ -248,7 +248,7 @@ def test_one_name_adds_a_pipeline_to_files_server_document_and_page(predictors, 
     tokens = len(classifier.tokenizer.encode("the ship"))
     (tmp_path / "in.txt").write_text("the ship\n")
     with opened_input(str(tmp_path / "in.txt")) as file:
-        args = FilePrediction(file, tmp_path / "out.csv", classifier.pipeline_for(CountTokens.name))
+        args = FilePrediction(file, tmp_path / "out.csv", classifier.pipeline(CountTokens.name))
         assert predict_file(classifier, args).rows == 1
     assert (tmp_path / "out.csv").read_text() == f"text,predicted_tokens\nthe ship,{tokens}\n"
     server = serve(classifier)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import threading
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -15,15 +16,23 @@ from albert.inference.server.batching import (
     MEMORY_PARTS,
     Batcher,
     Call,
-    Input,
     Metrics,
     QueueFull,
+    SizedExample,
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
-from albert.tasks.pipeline import Settings
 
-SQUARE, CUBE = Call("square"), Call("cube", Settings(normalize=True))
+
+@dataclass(frozen=True)
+class Power:
+    """In the place of a pipeline."""
+
+    name: str
+    scaled: bool = False
+
+
+SQUARE, CUBE = Call(Power("square")), Call(Power("cube", scaled=True))
 
 
 class Arithmetic:
@@ -34,7 +43,7 @@ class Arithmetic:
 
     def __call__(self, call, inputs):
         assert self.may_start.wait(20)
-        self.batches.append((call.name, [number for (number,) in inputs]))
+        self.batches.append((call.pipeline.name, [number for (number,) in inputs]))
         if (13,) in inputs:
             raise ValueError("13")
         return [number ** (2 if call == SQUARE else 3) for (number,) in inputs]
@@ -68,7 +77,7 @@ def with_batcher(make_compute=Arithmetic, busy=True, batch_tokens=BATCH_TOKENS, 
 
 
 def inputs(*numbers, **settings):
-    return [Input((number,), **settings) for number in numbers]
+    return [SizedExample((number,), **settings) for number in numbers]
 
 
 @with_batcher()
@@ -81,7 +90,7 @@ async def test_texts_of_the_same_call_share_batches_oldest_first(batcher, arithm
 
 @with_batcher()
 async def test_other_settings_are_another_call(batcher, arithmetic):
-    requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, Call("cube"), CUBE), start=1)]
+    requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, Call(Power("cube")), CUBE), start=1)]
     arithmetic.may_start.set()
     assert [await request.answers for request in requests] == [[1], [8], [27]]
     assert arithmetic.batches[1:] == [("cube", [1, 3]), ("cube", [2])]

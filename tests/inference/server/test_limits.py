@@ -9,7 +9,7 @@ from tests.inference.server.running_servers import in_background, read_all, runn
 from tests.refusals import refusal
 
 from albert.inference.predictor import Predictor
-from albert.inference.server.batching import as_input
+from albert.inference.server.batching import SizedExample
 from albert.inference.server.limits import allowed_hosts
 from albert.inference.server.serving import listen
 from albert.runtime.errors import InvalidConfiguration
@@ -165,16 +165,16 @@ def test_masks_times_top_k_is_limited(predictors, serve):
 
 
 def test_size_of_an_input_counts_options_and_windows(predictors):
-    predictor = predictors("choose")
+    longest = predictors("choose").max_length
     one, eight, long = (
-        as_input(predictor, asked("", "the ship " * words, options=("a",) * options))
+        SizedExample.of(asked("", "the ship " * words, options=("a",) * options), longest)
         for words, options in ((15, 1), (15, 8), (999, 8))
     )
     assert eight.tokens == 8 * one.tokens and eight.text_count == 8
-    assert long.tokens == 8 * predictor.max_length
-    assert as_input(predictor, asked("the ship " * 999), windowed=True).tokens > 2 * 999 * 9 / 3
-    assert as_input(predictor, asked("1234567890")).tokens > 10
-    assert as_input(predictor, asked("海" * 20)).tokens > 20
+    assert long.tokens == 8 * longest
+    assert SizedExample.of(asked("the ship " * 999), longest, is_windowed=True).tokens > 2 * 999 * 9 / 3
+    assert SizedExample.of(asked("1234567890"), longest).tokens > 10
+    assert SizedExample.of(asked("海" * 20), longest).tokens > 20
 
 
 def test_lack_of_memory_gets_503(classifier, serve, monkeypatch):
@@ -299,7 +299,7 @@ def test_failing_text_does_not_affect_other_requests(error, classifier, serve, m
 
 def test_internal_error_is_one_sentence(classifier, serve, monkeypatch):
     server = serve(classifier)
-    monkeypatch.setattr("albert.inference.server.endpoints.model_facts", lambda *_: 1 / 0)
+    monkeypatch.setattr("albert.inference.server.status.model_facts", lambda *_: 1 / 0)
     reply = server.request("GET", "/model")
     assert (reply.status, reply.json) == (500, {"error": "internal error"})
 

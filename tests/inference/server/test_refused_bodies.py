@@ -74,7 +74,7 @@ def test_refusal_reaches_a_client_that_still_sends(client: Client, classifier, s
 
 
 def test_refusal_comes_before_the_body_and_then_the_connection_closes(classifier, serve, monkeypatch):
-    monkeypatch.setattr("albert.inference.server.middleware.DISCARD_SECONDS", 0.2)
+    monkeypatch.setattr("albert.inference.server.app.DISCARD_SECONDS", 0.2)
     server = serve(classifier)
     with server.connected() as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n")
@@ -84,7 +84,7 @@ def test_refusal_comes_before_the_body_and_then_the_connection_closes(classifier
 
 
 def test_server_does_not_read_a_refused_body_for_ever(classifier, serve, monkeypatch):
-    monkeypatch.setattr("albert.inference.server.middleware.DISCARDED_BYTES", 1_000_000)
+    monkeypatch.setattr("albert.inference.server.app.DISCARDED_BYTES", 1_000_000)
     server = serve(classifier)
     with server.connected() as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -23,8 +23,7 @@ from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.tasks.examples import Example
-from albert.tasks.pipeline import Settings, UnansweredTexts
-from albert.tasks.pipelines import endpoints
+from albert.tasks.pipeline import Pipeline, UnansweredTexts
 from albert.text.unknown import unknown_warning
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -134,26 +133,49 @@ class Abandoned(Exception):
 
 
 class Call(NamedTuple):
-    """A pipeline and its settings; examples with the same call may share a batch."""
+    """What is computed; examples with the same call may share a batch."""
 
-    name: str
-    settings: Settings = Settings()
+    pipeline: Pipeline
+    """With the options of the request."""
     of_pairs: bool = False
     """Pairs and single texts are computed apart."""
 
 
-class Input(NamedTuple):
-    """What is asked for one result."""
+LETTERS_PER_TOKEN = 3
+"""Of the estimate; low, so that batches rather stay below their budget. Digits, punctuation and letters beyond ASCII
+count as a token each."""
+OVERLAP = 3  # Largest number of windows in which a token of a long text is read
+_LETTERS = (string.ascii_letters + string.whitespace).encode()
+
+
+class SizedExample(NamedTuple):
+    """An example, for which there is one result, and its size."""
 
     example: Any  # An `Example`
-    text_count: int = 1  # Number of texts that it counts as in the queue
+    text_count: int = 1  # Number of texts that it counts as in the queue: each option of a question is one
     tokens: int = 1  # Estimated number of tokens
     longest: int = 0  # Characters of its longest text
 
+    @classmethod
+    def of(cls, example: Example, max_length: int, is_windowed: bool = False) -> "SizedExample":
+        """The size of an example of one sequence, or one for each option, which are cut, or read in windows."""
+        texts = (example.source,) if example.source else example.texts
+        shared = sum(map(_estimated_tokens, texts)) + 3
+        options = example.options or ("",)
+        sequences = [shared + _estimated_tokens(option) for option in options]
+        over = OVERLAP - 1
+        tokens = [n + over * max(n - max_length, 0) if is_windowed else min(n, max_length) for n in sequences]
+        return cls(example, len(options), sum(tokens), max(map(len, (*texts, *options))))
+
+
+def _estimated_tokens(text: str) -> int:
+    others = len(text.encode("ascii", "replace").translate(None, _LETTERS))
+    return others + (len(text) - others) // LETTERS_PER_TOKEN
+
 
 @dataclass
-class Request:
-    """Inputs that were accepted together; `answers` holds their results in order, or the first exception."""
+class QueuedRequest:
+    """Examples that were accepted together; `answers` holds their results in order, or the first exception."""
 
     answers: "asyncio.Future[list[Any]]"
     outcomes: list[Any]
@@ -166,8 +188,8 @@ class Request:
 
 class _Item(NamedTuple):
     call: Call
-    input: Input
-    request: Request
+    sized: SizedExample
+    request: QueuedRequest
     number: int
     is_long: bool
     turn: float
@@ -177,7 +199,7 @@ class _Item(NamedTuple):
 class Batcher:
     """The queue and its worker thread.
 
-    `compute` returns the results of a call for some inputs, in order; it runs in the batcher's thread, and may call
+    `compute` returns the results of a call for some examples, in order; it runs in the batcher's thread, and may call
     `BETWEEN_BATCHES` between the parts of its work, where others may be computed.
     """
 
@@ -205,28 +227,28 @@ class Batcher:
     def is_alive(self) -> bool:
         return self._worker.is_alive()
 
-    def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
-        """Queue a request; raises QueueFull if there is no room for all of its inputs, or they would wait too long."""
+    def submit(self, call: Call, examples: Sequence[SizedExample]) -> QueuedRequest:
+        """Queue a request; raises QueueFull if there is no room for all of its examples, or the wait is too long."""
         now = self._clock()
-        count = len(inputs)
-        request = Request(self._loop.create_future(), [None] * count, count, now)
-        texts = sum(entry.text_count for entry in inputs)
-        tokens = sum(entry.tokens for entry in inputs)
+        count = len(examples)
+        request = QueuedRequest(self._loop.create_future(), [None] * count, count, now)
+        texts = sum(sized.text_count for sized in examples)
+        tokens = sum(sized.tokens for sized in examples)
         with self._changed:
             if not self.backlog.has_room(texts, tokens):
                 raise QueueFull(self.backlog.retry_after)
             self.backlog.add(texts, tokens)
             turn = self._begun_tokens
             limit = self.backlog.batch_tokens
-            for number, entry in enumerate(inputs):
-                self._waiting.append(_Item(call, entry, request, number, entry.tokens > limit, turn))
-                turn += entry.tokens
+            for number, sized in enumerate(examples):
+                self._waiting.append(_Item(call, sized, request, number, sized.tokens > limit, turn))
+                turn += sized.tokens
             self._waiting.sort(key=lambda item: item.turn)
             self._metrics.queued.set(self.backlog.texts)
             self._changed.notify_all()
         return request
 
-    def drop(self, request: Request, reason: str) -> int:
+    def drop(self, request: QueuedRequest, reason: str) -> int:
         """Drop a request; returns the number of texts that had not been started.
 
         A batch that is computed for it alone is stopped after the current micro-batch.
@@ -290,10 +312,10 @@ class Batcher:
             tokens = 0
             limit = self.backlog.batch_tokens
             for item in self._waiting:
-                joins = not batch or (tokens + item.input.tokens <= limit and item.call == batch[0].call)
+                joins = not batch or (tokens + item.sized.tokens <= limit and item.call == batch[0].call)
                 if joins and not (only_short and item.is_long):
                     batch.append(item)
-                    tokens += item.input.tokens
+                    tokens += item.sized.tokens
             if batch:
                 self._begun_tokens = max(self._begun_tokens, batch[0].turn)
             taken = {id(item) for item in batch}
@@ -309,27 +331,27 @@ class Batcher:
         memory is computed again once, in smaller parts.
         """
         try:
-            answers = list(self._compute(batch[0].call, [item.input.example for item in batch]))
+            answers = list(self._compute(batch[0].call, [item.sized.example for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
             return answers
         except Abandoned as error:
             return [error] * len(batch)
         except BaseException as error:  # a panic of a Rust library is not an Exception
-            kind = "memory" if lacks_memory(error) else "other"
-            self._metrics.failures.labels(kind).inc()
-            again = kind == "memory" and kind in failures
-            failures.append(kind)
-            if kind == "memory":
+            cause = "memory" if lacks_memory(error) else "other"
+            self._metrics.failures.labels(cause).inc()
+            again = cause == "memory" and cause in failures
+            failures.append(cause)
+            if cause == "memory":
                 error.__traceback__ = None  # it references the tensors of the attempt
             if len(batch) == 1 or len(failures) > MAX_FAILURES or again:
                 return [error] * len(batch)
-            size = math.ceil(len(batch) / (MEMORY_PARTS if kind == "memory" else 2))
+            size = math.ceil(len(batch) / (MEMORY_PARTS if cause == "memory" else 2))
         parts = [batch[start : start + size] for start in range(0, len(batch), size)]
         return [outcome for part in parts for outcome in self._compute_batch(part, failures)]
 
     def _record(self, batch: Sequence[_Item], outcomes: Sequence[Any], seconds: float) -> None:
         texts, tokens = _sizes(batch)
-        ability = batch[0].call.name
+        ability = batch[0].call.pipeline.name
         self._metrics.batch_seconds.labels(ability).observe(seconds)
         if isinstance(outcomes[0], Abandoned):  # its duration is unknown
             with self._changed:
@@ -345,8 +367,8 @@ class Batcher:
 
 def _sizes(items: Iterable[_Item]) -> tuple[int, int]:
     """Numbers of texts and of tokens."""
-    inputs = [item.input for item in items]
-    return sum(entry.text_count for entry in inputs), sum(entry.tokens for entry in inputs)
+    examples = [item.sized for item in items]
+    return sum(sized.text_count for sized in examples), sum(sized.tokens for sized in examples)
 
 
 def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
@@ -363,7 +385,7 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
                 continue
             error = request.outcomes[failed[0]]
             if isinstance(error, UnansweredTexts) and len(request.outcomes) > 1:
-                error = endpoints()[item.call.name].error_in_request(failed[0], error)
+                error = item.call.pipeline.error_in_request(failed[0], error)
             request.answers.set_exception(error)
 
 
@@ -374,33 +396,6 @@ _NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory",
 def lacks_memory(error: BaseException) -> bool:
     """Return whether the machine or its accelerator ran out of memory."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Estimate of an input's tokens from its characters.
-
-LETTERS_PER_TOKEN = 3
-"""Low, so that batches rather stay below their budget; digits, punctuation and letters beyond ASCII count as a token
-each."""
-OVERLAP = 3  # Largest number of windows in which a token of a long text is read
-_LETTERS = (string.ascii_letters + string.whitespace).encode()
-
-
-def as_input(predictor: Predictor, example: Example, windowed: bool = False) -> Input:
-    """An input with its estimated size: of one sequence or one per option, in windows or cut to the maximum length."""
-    texts = (example.source,) if example.source else example.texts
-    shared = sum(map(_estimate, texts)) + 3
-    options = example.options or ("",)
-    sequences = [shared + _estimate(option) for option in options]
-    limit = predictor.max_length
-    tokens = [n + (OVERLAP - 1) * max(n - limit, 0) if windowed else min(n, limit) for n in sequences]
-    longest = max(map(len, (*texts, *options)))
-    return Input(example, len(options), sum(tokens), longest)
-
-
-def _estimate(text: str) -> int:
-    others = len(text.encode("ascii", "replace").translate(None, _LETTERS))
-    return others + (len(text) - others) // LETTERS_PER_TOKEN
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -450,7 +445,7 @@ class Service:
         """Start serving a model; called in the event loop."""
 
         def compute(call: Call, examples: Sequence[Any]) -> Sequence[Any]:
-            return predictor.replies_or_errors(predictor.pipeline(call.name).with_settings(call.settings), examples)
+            return predictor.replies_or_errors(call.pipeline, examples)
 
         self.predictor, self.batcher = predictor, Batcher(compute, self.limits, self.metrics)
 

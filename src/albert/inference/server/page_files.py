@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from albert.checkpoints.hub import example_rows
-from albert.inference.server import batching
+from albert.inference.server.batching import Service
 from albert.inference.server.refusals import refuse_unready
 from albert.tasks.pipelines import endpoints
 
@@ -15,16 +15,16 @@ _TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/
 _NAMES = {"index.html": "/", "documentation.html": "/docs"}
 
 
-def page_routes(service: batching.Service) -> APIRouter:
+def page_routes(service: Service) -> APIRouter:
     """An endpoint for each file of the web page."""
     router = APIRouter(include_in_schema=False)
 
     def add(name: str, content: bytes) -> None:
-        kind = _TYPES["." + name.rsplit(".", 1)[1]]
+        content_type = _TYPES["." + name.rsplit(".", 1)[1]]
 
         @router.get(_NAMES.get(name, f"/page/{name}"))
         async def file() -> Response:
-            return Response(content, headers={"content-type": kind})
+            return Response(content, headers={"content-type": content_type})
 
     for entry in files("albert.inference.server").joinpath("page").iterdir():
         add(entry.name, entry.read_bytes())

@@ -26,7 +26,7 @@ from albert.tasks.examples import IGNORE_INDEX, Example
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import CHOSEN_ON_THESE
-from albert.tasks.span_answers import hold_out_questions
+from albert.tasks.span_answers import keep_back_questions
 from albert.tasks.span_windows import span_features
 from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging
@@ -109,22 +109,22 @@ def questions(n_contexts, answered=lambda context, question: question == 1):
 
 def test_whole_contexts_are_held_out_by_the_seed():
     examples = questions(100)
-    train, held = hold_out_questions(examples, seed=1)
+    train, held = keep_back_questions(examples, seed=1)
     assert len(held) == 10
     assert sorted(row.identifier for row in train + held) == sorted(row.identifier for row in examples)
     assert not {row.texts[1] for row in train} & {row.texts[1] for row in held}
-    assert hold_out_questions(examples, seed=1) == (train, held)
-    assert hold_out_questions(examples, seed=2)[1] != held
+    assert keep_back_questions(examples, seed=1) == (train, held)
+    assert keep_back_questions(examples, seed=2)[1] != held
     with refusal(InvalidConfiguration, "null_threshold=dev"):
-        hold_out_questions(questions(1), seed=1)
+        keep_back_questions(questions(1), seed=1)
     with refusal(InvalidConfiguration, "dev"):
-        hold_out_questions(questions(100, lambda context, question: True), seed=1)
+        keep_back_questions(questions(100, lambda context, question: True), seed=1)
 
 
 def test_held_out_questions_are_of_both_kinds():
     examples = questions(100, lambda context, question: context < 99)
     for seed in range(3):
-        assert {bool(row.answers) for row in hold_out_questions(examples, seed)[1]} == {True, False}
+        assert {bool(row.answers) for row in keep_back_questions(examples, seed)[1]} == {True, False}
 
 
 def test_training_windows(open_task, tokenizer):

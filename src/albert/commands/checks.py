@@ -116,8 +116,8 @@ def check_data(task: str, data: Path | None, has_files: bool) -> None:
 
 def check_options_of_task(task: str, given: Mapping[str, bool]) -> None:
     """Raises UsageError for an option of `predict` that only other tasks have; `given` says which are given."""
-    endpoints = lazy_import("albert.tasks.pipelines").endpoints
+    pipelines = lazy_import("albert.tasks.pipelines").row_pipelines()
     for option, is_given in given.items():
-        names = [name for name, pipeline in endpoints().items() if option in pipeline.file_options]
+        names = [name for name, pipeline in pipelines.items() if option in pipeline.file_options]
         if is_given and names and task not in names:
             raise UsageError(option, f"requires --task {' or '.join(names)}, not {task}")

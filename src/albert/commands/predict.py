@@ -21,9 +21,9 @@ from albert.recipes.architecture import Activation
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json
 from albert.tasks.pipeline import ENDINGS, Settings
-from albert.tasks.pipelines import endpoints
+from albert.tasks.pipelines import row_pipelines
 
-TASKS = tuple(name for name, pipeline in endpoints().items() if pipeline.reads_rows)
+TASKS = tuple(row_pipelines())
 if TYPE_CHECKING:
     Task = str
 else:

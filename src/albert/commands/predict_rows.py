@@ -23,7 +23,7 @@ from albert.tables.records import Record
 from albert.tables.rows import records_of, sentences_of_lines
 from albert.tables.table import WORDS
 from albert.tables.table_file import Layout, TableFile
-from albert.tasks.pipeline import Fields, Pipeline, Settings
+from albert.tasks.pipeline import Fields, Pipeline, RowPipeline, Settings
 from albert.tasks.table_task import TableTask, table_task_of
 
 
@@ -110,11 +110,11 @@ def trained_task(asked: RowsToPredict) -> TableTask | None:
     return trained
 
 
-def pipeline_of_rows(predictor: Predictor, task: str | None) -> Pipeline:
+def pipeline_of_rows(predictor: Predictor, task: str | None) -> RowPipeline:
     """The pipeline of this name, or the one of the model's head; raises UsageError if it has several."""
     if task is not None:
         return predictor.pipeline(task)
-    of_head = [pipeline for pipeline in predictor.pipelines if pipeline.needs is not None]
+    of_head: list[Any] = [pipeline for pipeline in predictor.pipelines if pipeline.needs is not None]
     if len(of_head) > 1:
         known = " or ".join(pipeline.name for pipeline in of_head)
         raise UsageError("--task", f"{predictor.name} supports several tasks", f"choose {known}")

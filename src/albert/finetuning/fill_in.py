@@ -204,7 +204,7 @@ def fill_in(
     solve_head = _solves_head(task, beginning, settings, recorded)
     held_out: list[Example] = []
     if threshold == "train" or (task.target.may_be_absent and settings.null_threshold == "train"):
-        examples, held_out = task.target.hold_out(examples, settings.seed)
+        examples, held_out = task.target.keep_back(examples, settings.seed)
 
     # The learning rate, then the batch size and the duration of your table.
     factor = 1.0

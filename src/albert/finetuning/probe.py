@@ -245,7 +245,7 @@ def cross_validated_losses(
             for value in CANDIDATES:
                 head = fit(target, features[train], targets[train], groups[train], value, balanced)
                 if not head.is_constant:
-                    losses[value] += head.held_out_loss(features[~train], targets[~train], groups[~train])
+                    losses[value] += head.loss_on(features[~train], targets[~train], groups[~train])
                 bar.advance(1)
     return {value: loss / len(names) for value, loss in losses.items()}
 

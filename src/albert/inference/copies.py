@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from albert.text.tokenizer import Tokenizer
 
 
-class CopiedByPath:
+class CopiedByPath(ABC):
     """A model that was opened from a directory, which a pickle names and a deep copy does without."""
 
     name: str
@@ -27,13 +28,19 @@ class CopiedByPath:
     extra: Mapping[str, Any]
     tokenizer: "Tokenizer"
     packed_model: "PackedModel"
+    """The model with its head."""
     dense: nn.Module | None
     _pooled: "dict[Any, PackedModel]"
     _opened_from: Mapping[str, Any]
     """The absolute directory and the other arguments of `open`."""
 
     @classmethod
-    def open_the_same(cls, fingerprint: str, **arguments: Any) -> "Predictor":
+    @abstractmethod
+    def open(cls, *args: Any, **kwargs: Any) -> Any:
+        """Open the model of a directory."""
+
+    @classmethod
+    def open_the_same(cls, fingerprint: str, **arguments: Any) -> Any:
         """`open`, for a model that had this fingerprint; DamagedData if another one is there now."""
         predictor = cls.open(**arguments)
         if predictor.fingerprint() != fingerprint:
@@ -45,7 +52,7 @@ class CopiedByPath:
         """SHA-256 of what decides the answers: weights as they are in memory, configuration and vocabulary."""
         settings = {"config": asdict(self.config), "extra": self.extra, "tokenizer": self.tokenizer.fingerprint}
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-        parts = [self.network, *([] if self.dense is None else [self.dense])]
+        parts = [self.packed_model.model, *([] if self.dense is None else [self.dense])]
         for part in parts:
             for name, tensor in sorted(part.state_dict().items()):
                 digest.update(name.encode())
@@ -56,12 +63,12 @@ class CopiedByPath:
         """A pickle has the model's absolute path and fingerprint, and refuses another model in its place."""
         return partial(type(self).open_the_same, self.fingerprint(), **self._opened_from), ()
 
-    def __copy__(self) -> "Predictor":
+    def __copy__(self) -> Any:
         copied = object.__new__(type(self))
         vars(copied).update(vars(self))
         return copied
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Predictor":
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy with weights of its own, which nothing that happens to the files can change."""
         copied = copy(self)
         memo[id(self)] = copied

@@ -34,7 +34,7 @@ from albert.tables.rows import open_table, records_of
 from albert.tables.table_file import Layout, TableFile
 from albert.tasks.examples import Example
 from albert.tasks.option_columns import labels_of_options
-from albert.tasks.pipeline import ENDINGS, ERROR, Fields, Pipeline, UnansweredTexts
+from albert.tasks.pipeline import ENDINGS, ERROR, Fields, RowPipeline, UnansweredTexts
 from albert.training.run_folder import Stopped, stop_signals
 
 STANDARD_INPUT = "-"
@@ -192,7 +192,7 @@ class FilePrediction:
 
     file: TableFile
     output: Path | None
-    pipeline: Pipeline  # With the settings
+    pipeline: RowPipeline  # With the settings
     fields: Fields = field(default_factory=Fields)
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings

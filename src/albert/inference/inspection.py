@@ -260,9 +260,9 @@ class ModelReport:
 def model_report(directory: Path) -> ModelReport:
     """Open a model directory with its own head and describe it."""
     config, extra = read_config(directory)
-    kind = kind_of(extra)
-    opened = open_model(directory, kind)
-    objective = str(extra.get("sentence_objective")) if kind in ("pretraining", "masked_lm") else ""
+    model_kind = kind_of(extra)
+    opened = open_model(directory, model_kind)
+    objective = str(extra.get("sentence_objective")) if model_kind in ("pretraining", "masked_lm") else ""
     patterns = (WEIGHTS_NAME, INDEX_NAME.replace("index.json", "*"), INT8_WEIGHTS_NAME)
     weights = {file for pattern in patterns for file in directory.glob(pattern)}
     labels = dict(extra.get("id2label") or {})
@@ -273,8 +273,8 @@ def model_report(directory: Path) -> ModelReport:
         family=family_of(config).title,
         architecture=written_class(str((extra.get("architectures") or ["AlbertModel"])[0]), config),
         sentence_vectors=sentence_vectors_of(extra),
-        head=_score_head(opened) or _SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
-        labels=[labels[index] for index in sorted(labels)] if kind.endswith("classification") else [],
+        head=_score_head(opened) or _SENTENCE_OBJECTIVES.get(objective, HEADS[model_kind]),
+        labels=[labels[index] for index in sorted(labels)] if model_kind.endswith("classification") else [],
         parameters=sum(p.numel() for p in opened.model.parameters()),
         has_pooler="pooler.weight" in inside - random,
         head_parameters=_head_parameters(opened),

@@ -72,8 +72,8 @@ def save_for_sentence_transformers(
     if config.match_embedding:
         why = "its match embedding is not supported by sentence-transformers"
         raise InvalidConfiguration(model, why, "export the model that was fine-tuned")
-    kind = kind_of(extra)
-    opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
+    model_kind = kind_of(extra)
+    opened = model_directory.open_model(directory, model_kind)  # checks the files before they are copied
     tokenizer = model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
         written_anew = (MANIFEST_NAME, MODULES_NAME, PROMPTS_NAME, INDEX_NAME, CONFIG_NAME, CARD_NAME, EXAMPLES_NAME)
@@ -91,7 +91,7 @@ def save_for_sentence_transformers(
         encoder_class = model_directory.written_class("AlbertModel", config)
         save_json(copy / CONFIG_NAME, content | {"architectures": [encoder_class], "dtype": "float32"})
         own = sentence_vectors_of(extra) or SentenceVectors()
-        max_length = own.max_length or lengths_of(kind, opened).max_length
+        max_length = own.max_length or lengths_of(model_kind, opened).max_length
         vectors = replaced(
             own,
             pooling=pooling or own.pooling,

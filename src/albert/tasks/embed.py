@@ -18,7 +18,7 @@ from albert.tasks.pipeline import (
     Fields,
     Head,
     Lengths,
-    Pipeline,
+    RowPipeline,
     Settings,
     Texts,
     TokensCut,
@@ -60,7 +60,7 @@ class EmbeddedText(TypedDict):
 
 
 @dataclass(frozen=True)
-class Embed(Pipeline):
+class Embed(RowPipeline):
     """The vector of a text.
 
     Attributes:

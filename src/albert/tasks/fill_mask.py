@@ -15,8 +15,8 @@ from albert.tasks.pipeline import (
     Fields,
     Head,
     Lengths,
-    Pipeline,
     ReplyTooLarge,
+    RowPipeline,
     Settings,
     Texts,
     TopK,
@@ -77,7 +77,7 @@ def mask_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length:
 
 
 @dataclass(frozen=True)
-class FillMask(Pipeline):
+class FillMask(RowPipeline):
     """The `top_k` most likely tokens for each mask."""
 
     top_k: int = DEFAULT_TOP_K

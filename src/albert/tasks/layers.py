@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypedDict
 
-from albert.tables.records import Record
 from albert.tasks.examples import Example, Features, asked
 from albert.tasks.fill_mask import FillMask, MaskFeatures, mask_features
 from albert.tasks.order import Order
-from albert.tasks.pipeline import Fields, Head, Lengths, Pipeline
+from albert.tasks.pipeline import Head, Lengths, Pipeline
 from albert.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 64
@@ -87,16 +86,9 @@ class Layers(Pipeline):
     def fitted(self, lengths: Lengths) -> Lengths:
         return lengths._replace(max_length=min(MAX_TOKENS, lengths.max_length))
 
-    # ---- A row of a file: none; a request ---------------------------------------------------------------------------
+    # ---- A request --------------------------------------------------------------------------------------------------
 
-    reads_rows = False
     takes_pair = True
-
-    def read(self, record: Record, fields: Fields) -> Example:
-        raise AssertionError("the layers of a file are not shown")
-
-    def cell_types(self) -> dict[str, Any]:
-        return {}
 
     Request = LayersRequest
     request_example: ClassVar = {"text": "The captain stood on the [MASK] of the ship."}

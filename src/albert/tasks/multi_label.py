@@ -34,7 +34,7 @@ from albert.tasks.metrics import Metric, multi_label_scores
 from albert.tasks.pipeline import Head, Lengths
 from albert.tasks.single_label import LabelScore, SingleLabel, ranked_labels, scores_by_label
 from albert.tasks.table_task import TableTask
-from albert.tasks.task import Labelled, LinearHead, Predictions, hold_out_examples, label_id, object_file, stacked
+from albert.tasks.task import Labelled, LinearHead, Predictions, keep_back_examples, label_id, object_file, stacked
 from albert.tasks.texts import TextTask, has_text_and_label, text_inputs
 from albert.text.tokenizer import Tokenizer
 
@@ -227,8 +227,8 @@ class MultiLabel(TextTask, Labelled):
 
     # ---- The threshold ----------------------------------------------------------------------------------------------
 
-    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        return hold_out_examples(examples, seed)
+    def keep_back(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+        return keep_back_examples(examples, seed)
 
     def tuned(self, examples: Sequence[Example], decoded: np.ndarray) -> "MultiLabel":
         """The threshold with the best micro F1."""

@@ -160,7 +160,7 @@ def _listed_labels(task: TableTask, row: Row) -> tuple[str, ...]:
 
 
 def option_index(
-    label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str], listed: Sequence[str] = ()
+    label: str, meaning: OptionLabels, names: Sequence[str], texts: Sequence[str], listed: Sequence[str] = ()
 ) -> int | None:
     """The index of the option that a label means, None if it means none.
 
@@ -168,7 +168,7 @@ def option_index(
         names: the columns of the options.
         listed: the row's own names of the options; empty for the names of the columns.
     """
-    match kind:
+    match meaning:
         case "name":
             own = listed or names
             return own.index(label) if label in own else None
@@ -177,7 +177,7 @@ def option_index(
         case "from-0" | "from-1":
             number = label.removesuffix(".0")  # whole numbers of a column with missing values
             is_index = number.isascii() and number.isdigit() and len(number) < 9
-            index = int(number) - (kind == "from-1") if is_index else -1
+            index = int(number) - (meaning == "from-1") if is_index else -1
         case "text":
             return texts.index(label) if texts.count(label) == 1 else None
     return index if 0 <= index < len(names) else None

@@ -15,7 +15,7 @@ from albert.tasks.pipeline import (
     Fields,
     Head,
     Lengths,
-    Pipeline,
+    RowPipeline,
     TokensCut,
     empty_field,
     text_of,
@@ -48,7 +48,7 @@ class PredictedOrder(TypedDict):
 
 
 @dataclass(frozen=True)
-class Order(Pipeline):
+class Order(RowPipeline):
     """The order of two segments, or whether the second is the next one."""
 
     is_next_sentence: bool = False

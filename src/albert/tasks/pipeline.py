@@ -185,7 +185,7 @@ def empty_field(*texts: str) -> Costs:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The base of all pipelines.
+# The bases of all pipelines.
 
 
 class Pipeline(ABC):
@@ -216,28 +216,13 @@ class Pipeline(ABC):
         """The lengths that are used, of those that the model's files state."""
         return lengths
 
-    # ---- A row of a file -------------------------------------------------------------------------------------------
-
-    reads_rows: ClassVar[bool] = True
-    """Whether it answers the rows of files, and has a tab on the page."""
-    has_first_tab: ClassVar[bool] = False
-    """Whether its tab comes before the others."""
-    file_options: ClassVar[tuple[str, ...]] = ()
-    """Options of `albert predict` for a file that belong to it and not to every pipeline."""
-    reads_words: ClassVar[bool] = False
-    """Whether the rows of a table with one word in each are joined to sentences."""
-    takes_pair: ClassVar[bool] = False
-    """Whether a text may have a second one, as the model was trained."""
-
-    @abstractmethod
-    def read(self, record: Record, fields: Fields) -> Example:
-        """The example in a row; raises DamagedData."""
-
     # ---- A request -------------------------------------------------------------------------------------------------
 
     Request: ClassVar[type]
     """A dataclass; its hints are the fields of the request's JSON."""
     request_example: ClassVar[Mapping[str, Any]]
+    takes_pair: ClassVar[bool] = False
+    """Whether a text may have a second one, as the model was trained."""
     is_windowed: ClassVar[bool] = False
     """Whether a long text is read in windows; otherwise it is cut."""
 
@@ -247,10 +232,6 @@ class Pipeline(ABC):
 
     def with_options_of(self, request: Any) -> "Pipeline":
         """The pipeline with the options in a request, of those that have any; raises UsageError."""
-        return self
-
-    def with_settings(self, settings: Settings) -> "Pipeline":
-        """The pipeline with the options of a command, of those that have any; raises UsageError."""
         return self
 
     @classmethod
@@ -274,7 +255,7 @@ class Pipeline(ABC):
     def decode(self, outputs: Iterable[Any], features: Features) -> Sequence[Any] | np.ndarray:
         """For each example the probabilities, number, answers or vector, in the type of the outputs."""
 
-    # ---- The reply, and the columns of a file ----------------------------------------------------------------------
+    # ---- The reply -------------------------------------------------------------------------------------------------
 
     Reply: ClassVar[Any]
     """The type of a reply, as it is in JSON."""
@@ -287,16 +268,6 @@ class Pipeline(ABC):
         Raises:
             UnansweredTexts: there is none.
         """
-
-    @abstractmethod
-    def cell_types(self) -> dict[str, Any]:
-        """The columns that every row of a file gets, in order, and their types.
-
-        A type is `str`, `float`, `int`, `bool`, a TypedDict or a dict of names and types, or a list of one of these."""
-
-    def cells(self, reply: Any) -> Mapping[str, Any]:
-        """The values of the columns for a reply; others are left out."""
-        return reply
 
     # ---- Its outputs in an ONNX file -------------------------------------------------------------------------------
 
@@ -314,3 +285,32 @@ class Pipeline(ABC):
     def onnx_expected(self, model: Any, hidden: Any, packed: Any) -> dict[str, Any]:
         """The same outputs, by the model from states [tokens, H]: Tensors [tokens, ...] or [sequences, ...]."""
         return {"logits": model.head_outputs(hidden, packed)}
+
+
+class RowPipeline(Pipeline):
+    """A pipeline that answers the rows of files, too, and has a tab on the page."""
+
+    has_first_tab: ClassVar[bool] = False
+    """Whether its tab comes before the others."""
+    file_options: ClassVar[tuple[str, ...]] = ()
+    """Options of `albert predict` for a file that belong to it and not to every pipeline."""
+    reads_words: ClassVar[bool] = False
+    """Whether the rows of a table with one word in each are joined to sentences."""
+
+    def with_settings(self, settings: Settings) -> "RowPipeline":
+        """The pipeline with the options of a command, of those that have any; raises UsageError."""
+        return self
+
+    @abstractmethod
+    def read(self, record: Record, fields: Fields) -> Example:
+        """The example in a row; raises DamagedData."""
+
+    @abstractmethod
+    def cell_types(self) -> dict[str, Any]:
+        """The columns that every row of a file gets, in order, and their types.
+
+        A type is `str`, `float`, `int`, `bool`, a TypedDict or a dict of names and types, or a list of one of these."""
+
+    def cells(self, reply: Any) -> Mapping[str, Any]:
+        """The values of the columns for a reply; others are left out."""
+        return reply

@@ -1,6 +1,7 @@
-"""All pipelines, and the kinds of tasks among them. To add one, write its file and add its name to `PIPELINES`, the only
-list of them: `albert predict --task`, the endpoint, its part of `/openapi.json` and a tab of the page follow. If it is a
-`Task`, so do `finetune` and `evaluate`, also on tables.
+"""All pipelines, and the kinds of tasks among them. To add one, write its file and add its name to `PIPELINES`.
+
+There is no other list of them: `albert predict --task`, the endpoint, its part of `/openapi.json` and a tab of the page
+follow. If it is a `Task`, so do `finetune` and `evaluate`, also on tables.
 
 What its file must have are the abstract methods: of `Pipeline` from a request or row to its reply, and for a task those
 of `FromTable` from a table to the task, and of `Task` from an example to its loss and scores; everything else has a
@@ -15,7 +16,7 @@ from albert.tasks.layers import Layers
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.order import Order
-from albert.tasks.pipeline import Pipeline
+from albert.tasks.pipeline import Pipeline, RowPipeline
 from albert.tasks.regression import Regression
 from albert.tasks.single_label import SingleLabel
 from albert.tasks.span import Span
@@ -50,3 +51,8 @@ def kind_named(name: str) -> type[Task]:
 def endpoints() -> dict[str, type[Pipeline]]:
     """What can be asked: the pipelines by their names. Those of a name have the same requests and replies."""
     return {pipeline.name: pipeline for pipeline in PIPELINES}
+
+
+def row_pipelines() -> dict[str, type[RowPipeline]]:
+    """Those of them that answer the rows of files, too."""
+    return {pipeline.name: pipeline for pipeline in PIPELINES if issubclass(pipeline, RowPipeline)}

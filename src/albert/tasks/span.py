@@ -53,7 +53,7 @@ from albert.tasks.span_answers import (
     best_answers,
     best_null_threshold,
     decide,
-    hold_out_questions,
+    keep_back_questions,
 )
 from albert.tasks.span_windows import SpanFeatures, span_features
 from albert.tasks.table_task import TableTask
@@ -385,8 +385,8 @@ class Span(Task):
 
     # ---- The no-answer threshold ------------------------------------------------------------------------------------
 
-    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-        return hold_out_questions(examples, seed)
+    def keep_back(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+        return keep_back_questions(examples, seed)
 
     def tuned(self, examples: Sequence[Example], decoded: list[Answers]) -> "Span":
         about = f"{len(examples):,} questions held out of the training set"

@@ -18,7 +18,7 @@ from albert.tasks.answers import NullThreshold, OpenAnswer, choose_threshold
 from albert.tasks.examples import Example
 from albert.tasks.span_windows import SpanFeatures, Window
 
-HELD_OUT_SHARE = 0.05
+KEPT_BACK_SHARE = 0.05
 """Of the questions, to choose the threshold on; the reference chooses it on the questions that it then reports."""
 NO_CANDIDATE_SCORE = 1e30
 """The no-answer score of a context without tokens."""
@@ -193,28 +193,29 @@ def average_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) -
     return averaged
 
 
-def hold_out_questions(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+def keep_back_questions(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
     """Split off a twentieth of the examples, by whole contexts, to choose the threshold on.
 
-    More are held out until there are questions with and without an answer.
+    More are kept back until there are questions with and without an answer.
     """
     by_context: dict[str, list[Example]] = {}
     for example in examples:
         by_context.setdefault(example.texts[1], []).append(example)
     contexts = list(by_context)
     held: set[str] = set()
-    kinds: set[bool] = set()
+    are_answered: set[bool] = set()
     questions = 0
     for index in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
         held.add(contexts[index])
         questions += len(by_context[contexts[index]])
-        kinds |= {bool(example.answers) for example in by_context[contexts[index]]}
-        if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
+        are_answered |= {bool(example.answers) for example in by_context[contexts[index]]}
+        if questions >= KEPT_BACK_SHARE * len(examples) and len(are_answered) == 2:
             break
     train = [example for example in examples if example.texts[1] not in held]
     remedy = "give more data, or null_threshold=dev"
-    if len(kinds) < 2:
-        why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
+    if len(are_answered) < 2:
+        which = "every question has an answer" if True in are_answered else "no question has an answer"
+        why = f"{which} in the training set"
         raise InvalidConfiguration("null threshold", why, remedy)
     if not train:
         raise InvalidConfiguration("null threshold", "too few contexts to hold some out of training for it", remedy)

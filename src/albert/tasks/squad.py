@@ -67,9 +67,9 @@ def _start(answer: Any, where: str) -> int | None:
     return _get(answer, "answer_start", int, where)
 
 
-def _get(value: Any, key: str, kind: type, where: str) -> Any:
-    found = json_entry(value, key, kind, where, "SQuAD")
-    if kind is str and replace_surrogates(found) is not found:
+def _get(value: Any, key: str, expected: type, where: str) -> Any:
+    found = json_entry(value, key, expected, where, "SQuAD")
+    if expected is str and replace_surrogates(found) is not found:
         raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
     return found
 

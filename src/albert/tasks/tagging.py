@@ -50,7 +50,7 @@ from albert.tasks.task import (
     LinearHead,
     Predictions,
     cross_entropy,
-    hold_out_examples,
+    keep_back_examples,
     label_id,
     object_file,
     softmax,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from albert.inference.onnx_graph import GraphWriter, Output
 
 MIN_SENTENCES = 500
-"""With fewer sentences none is held out, because training needs them more: of 400 a fifth cost a point of F1."""
+"""With fewer sentences none is kept back, because training needs them more: of 400 a fifth cost a point of F1."""
 
 
 @dataclass(frozen=True)
@@ -322,16 +322,16 @@ class TokenTagging(Labelled):
         """The entities that tags form."""
         return entities_of(tags) if has_prefixes(self.shown) else runs_of(tags)
 
-    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    def keep_back(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
         if not self.is_tuned or len(examples) < MIN_SENTENCES:
             return list(examples), []
-        return hold_out_examples(examples, seed)
+        return keep_back_examples(examples, seed)
 
     def tuned(self, examples: Sequence[Example], decoded: Sequence[np.ndarray]) -> "TokenTagging":
         """The task with the shift of `O` with the best F1 of entities; as it is if there is no entity to be found."""
         targets = [example.target for example in examples]
         gold = [[self.shown[tag] for tag in tags] for tags in targets if isinstance(tags, tuple)]
-        assert len(gold) == len(examples), "sentences held out of training have tags"
+        assert len(gold) == len(examples), "sentences kept back from training have tags"
         if not any(self.entities(tags) for tags in gold):
             return self
         return replace(self, shift=best_shift(gold, decoded, self.shown, self.entities))

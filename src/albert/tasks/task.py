@@ -22,13 +22,13 @@ from albert.tasks.examples import Example, Features
 from albert.tasks.from_table import FromTable
 from albert.tasks.inputs import ReadColumns
 from albert.tasks.metrics import Metric, NumberScale
-from albert.tasks.pipeline import Pipeline
+from albert.tasks.pipeline import RowPipeline
 
-HELD_OUT_SHARE = 0.05
-MIN_HELD_OUT = 100
-"""Examples; fewer than five times as many hold out a fifth."""
+KEPT_BACK_SHARE = 0.05
+MIN_KEPT_BACK = 100
+"""Examples; of fewer than five times as many a fifth is kept back."""
 MIN_EXAMPLES = 100
-"""With fewer examples none is held out, and nothing is tuned."""
+"""With fewer examples none is kept back, and nothing is tuned."""
 MAJORITY = "majority baseline"
 BEST_CONSTANT = "best constant"
 
@@ -56,12 +56,12 @@ class LinearHead:
     loss_of: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
     is_constant: bool = False
 
-    def held_out_loss(self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+    def loss_on(self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
         """The loss of rows that it was not solved on, summed."""
         return self.loss_of(features @ self.weight.T + self.bias, targets, groups)
 
 
-class Task(Pipeline, FromTable):
+class Task(RowPipeline, FromTable):
     """A pipeline that can be trained: one kind of task with its columns and labels."""
 
     kind: ClassVar[str]
@@ -248,19 +248,19 @@ class Task(Pipeline, FromTable):
         """
         raise AssertionError(f"the head of {self.kind} is not one linear map")
 
-    # ---- What is tuned on examples that are held out of training: a field of the task -------------------------------
+    # ---- What is tuned on examples that are kept back from training: a field of the task ----------------------------
 
     @property
     def is_tuned(self) -> bool:
         """Whether something is tuned when a user's table is learned."""
         return self.takes_threshold
 
-    def hold_out(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    def keep_back(self, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
         """Examples to train on, and others to tune on; a kind that is not tuned needs no others."""
         return list(examples), []
 
     def tuned(self, examples: Sequence[Example], decoded: Any) -> "Task":
-        """The task with what is best for examples that were held out of training."""
+        """The task with what is best for examples that were kept back from training."""
         return self
 
     def tuned_as(self, config: Mapping[str, Any], model: str, threshold: float | None = None) -> "Task":
@@ -447,7 +447,7 @@ def solve_classes(features: np.ndarray, targets: np.ndarray, n_classes: int, opt
     present = np.unique(targets)
     if len(present) == 1:
         bias[present] = 1.0
-        return LinearHead(weight, bias, held_out_cross_entropy, is_constant=True)
+        return LinearHead(weight, bias, summed_cross_entropy, is_constant=True)
     regression: Any = LogisticRegression(**options).fit(features, targets)
     if len(present) == 2:
         weight[present] = np.concatenate([-regression.coef_, regression.coef_]) / 2
@@ -457,23 +457,23 @@ def solve_classes(features: np.ndarray, targets: np.ndarray, n_classes: int, opt
         bias[present] = regression.intercept_
     absent = np.setdiff1d(np.arange(n_classes), present)
     bias[absent] = bias[present].min() - np.log(len(features))
-    return LinearHead(weight, bias, held_out_cross_entropy)
+    return LinearHead(weight, bias, summed_cross_entropy)
 
 
-def hold_out_examples(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+def keep_back_examples(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
     """Split off a twentieth of the examples, at least 100 or a fifth, to choose a threshold on.
 
     None are split off from fewer than `MIN_EXAMPLES`.
     """
     if len(examples) < MIN_EXAMPLES:
         return list(examples), []
-    n_held = max(round(HELD_OUT_SHARE * len(examples)), min(MIN_HELD_OUT, len(examples) // 5))
+    n_held = max(round(KEPT_BACK_SHARE * len(examples)), min(MIN_KEPT_BACK, len(examples) // 5))
     held = set(stream("finetuning.held_out", seed).permutation(len(examples))[:n_held].tolist())
     train = [example for index, example in enumerate(examples) if index not in held]
     return train, [example for index, example in enumerate(examples) if index in held]
 
 
-def held_out_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
+def summed_cross_entropy(outputs: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> float:
     """Cross entropy of outputs [rows, classes], summed."""
     largest = outputs.max(axis=1, keepdims=True)
     normalizers = largest[:, 0] + np.log(np.exp(outputs - largest).sum(axis=1))

@@ -15,7 +15,7 @@ from albert.inference.files import FilePrediction, opened_input, predict_file
 from albert.inference.server import batching
 from albert.inference.server.openapi import reply_model
 from albert.tasks.examples import asked, text_features
-from albert.tasks.pipeline import Pipeline, Texts, text_of
+from albert.tasks.pipeline import RowPipeline, Texts, text_of
 from albert.tasks.pipelines import PIPELINES, endpoints
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
@@ -211,7 +211,7 @@ class Tokens(TypedDict):
     tokens: int
 
 
-class CountTokens(Pipeline):
+class CountTokens(RowPipeline):
     name = "count-tokens"
     about = "How many tokens a text has."
     Request = CountTokensRequest
@@ -243,7 +243,8 @@ class CountTokens(Pipeline):
 
 
 def test_one_name_adds_a_pipeline_to_files_server_document_and_page(predictors, serve, monkeypatch, tmp_path):
-    monkeypatch.setattr("albert.tasks.pipelines.PIPELINES", [*PIPELINES, CountTokens])
+    for module in ("albert.tasks.pipelines", "albert.inference.abilities"):  # which know the list by its name
+        monkeypatch.setattr(f"{module}.PIPELINES", [*PIPELINES, CountTokens])
     classifier = albert.load(predictors("classify").directory)
     tokens = len(classifier.tokenizer.encode("the ship"))
     (tmp_path / "in.txt").write_text("the ship\n")

@@ -4,8 +4,8 @@
    model is loaded and the queue has room, and the type of the content.
 2. pydantic checks the body by what the pipeline says of its requests (`openapi.request_model`).
 3. The endpoint (`_add_endpoint`) lets the pipeline, a file of `albert.tasks`, make examples of the request.
-4. `_results` puts them into the queue (`batching.Batcher`). Its thread computes batches of the texts of all clients by
-   `Predictor.replies_or_errors`. The wait ends with the results, at the deadline, or when the client is gone.
+4. `_reply` puts them into the queue (`batching.Batcher`), whose thread computes batches of the texts of all clients by
+   `Predictor.replies_or_errors`. `_results` waits for them, until the deadline, or until the client is gone.
 5. `_as_json` writes the results.
 
 What is raised on the way becomes a status and one sentence (`refusals`). Addresses without a queue are in `status` and

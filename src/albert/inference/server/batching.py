@@ -1,8 +1,12 @@
 """The request queue: texts of all clients in common batches, admission control, Prometheus metrics.
 
+`Batcher.submit` puts the examples of a request into the queue. The batcher's thread takes a batch of examples with the
+same call (`_next_batch`), computes it by `Predictor.replies_or_errors` (`_compute_batch`, `Service.start`), and gives
+the results to the event loop (`_deliver`), where the last one of a request completes its `answers`.
+
 Requests take turns by tokens (start-time fair queueing): the first texts of a new request come before the later texts
-of a large one. One thread computes batches of about a second. A text that needs longer is computed alone, with a batch
-of short ones after each of its micro-batches. Work for clients that no longer wait is skipped or stopped."""
+of a large one. A batch takes about a second. A text that needs longer is computed alone, with a batch of short ones
+after each of its micro-batches. Work for clients that no longer wait is skipped or stopped."""
 
 import asyncio
 import math

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from albert.checkpoints.hub import example_rows
 from albert.inference.server.batching import Service
 from albert.inference.server.refusals import refuse_unready
-from albert.tasks.pipelines import endpoints
+from albert.tasks.pipelines import row_pipelines
 
 _TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _NAMES = {"index.html": "/", "documentation.html": "/docs"}
@@ -32,8 +32,7 @@ def page_routes(service: Service) -> APIRouter:
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
         """The tasks that have a tab; page/tasks.js has their fields and views."""
-        with_tab = [endpoint for endpoint in endpoints().values() if endpoint.reads_rows]
-        tabs = sorted(with_tab, key=lambda endpoint: not endpoint.has_first_tab)
+        tabs = sorted(row_pipelines().values(), key=lambda endpoint: not endpoint.has_first_tab)
         return JSONResponse([{"address": f"/{task.name}", "title": task.name, "hint": task.about} for task in tabs])
 
     @router.get("/page/examples.json")

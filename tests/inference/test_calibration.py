@@ -48,7 +48,9 @@ def test_each_application_of_a_shared_layer_has_its_own_scales(model_paths, tmp_
     assert stated["calibrated_on"] == "random tokens"
     first, second = stated["input_scales"]
     assert len(first) == len(second) == 4 and first != second
-    assert "scales fixed over random tokens in 8 of 8 products" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "inputs of products as 8-bit integers, one scale, measured on random tokens beforehand, in 8 of 8" in said
+    assert said.count("% of its standard deviation, on random tokens") == 2
 
 
 @pytest.mark.parametrize("name", ["own.txt", "own.csv"])
@@ -56,7 +58,7 @@ def test_scales_are_measured_over_the_texts_of_a_file(name, model_paths, tmp_pat
     lines = [*(["text"] if name.endswith("csv") else []), *TEXTS, ""]
     (tmp_path / name).write_text("\n".join(lines))
     stated = quantized(model_paths("classify"), tmp_path / "texts", "--calibrate", tmp_path / name)
-    said = f"scales fixed over 9 texts of {name}"
+    said = f"one scale, measured on 9 texts of {name} beforehand"
     assert said in " ".join(capsys.readouterr().out.split())
     assert said in (tmp_path / "texts" / "README.md").read_text()
     assert stated["input_scales"] != quantized(model_paths("classify"), tmp_path / "random")["input_scales"]
@@ -140,7 +142,7 @@ def test_scales_for_each_row_stay_where_fixed_ones_lose_too_much(saved, config, 
     path = saved(model)
     stated = quantized(path, tmp_path / "int8")
     said = " ".join(capsys.readouterr().out.split())
-    assert "a scale for each row: scales fixed over random tokens lose too much" in said
+    assert "a scale for each row; one measured on random tokens beforehand loses too much" in said
     assert stated["input_scales"] == [[None] * 4] * 2
     assert np.isfinite(albert.load(path, "cpu", precision="int8").embed(TEXTS)).all()
 

@@ -24,6 +24,16 @@ EXAMPLE_FLAGS = {
 }
 
 
+PARTS = {
+    "encoder attentions": "attention blocks",
+    "encoder feed_forwards": "feed-forward blocks",
+    "predictions": "masked-token head",
+    "sop_classifier": "sentence-order head",
+    "classifier": "task head",
+}
+"""Parts of a model as they are called in memory -> as they are shown."""
+
+
 @command("albert convert")
 def convert(
     source: PathLike,
@@ -130,9 +140,9 @@ def rows(conversion: "Conversion", output: Path) -> list[tuple[str, str]]:
     if conversion.opened.newly_initialised:
         lines.append(("newly initialised", _some(conversion.opened.newly_initialised)))
     lines.append(("tokenizer", _tokenizer(conversion)))
-    lines += [(f"parameters, {part}", f"{count:,}") for part, count in conversion.parameters.items()]
+    lines += [(f"parameters, {PARTS.get(part, part)}", f"{count:,}") for part, count in conversion.parameters.items()]
     lines.append(("parameters", f"{sum(conversion.parameters.values()):,}"))
-    lines.append(("written", f"{output}: {bytes_of(conversion.written)} of weights, and opened again"))
+    lines.append(("written", f"{output}: {bytes_of(conversion.written)} of weights, opened again as a check"))
     return lines
 
 

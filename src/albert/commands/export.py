@@ -55,7 +55,10 @@ def onnx(
     }
     if export.left_out:
         values["left out"] = f"{export.left_out}: it was not trained"
-    values |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in export.checks}
+    values |= {
+        check.runtime: f"largest difference from albert: {exporting.format_differences(check)}"
+        for check in export.checks
+    }
     values["written"] = output
     verify = next_line(f"info {shlex.quote(str(output))} --verify") if output.is_dir() else ""
     print_lines(open_console(), key_value_table("albert export onnx", values), verify)

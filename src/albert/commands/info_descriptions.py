@@ -254,7 +254,7 @@ def show_comparison(console: Console, comparison: dict[str, Any]) -> None:
 # Contents of a directory.
 
 _MATCHES = {True: "every file matches", False: "none: unverified"}
-_BELONGS = {True: "the one it was made with", False: "NOT the one it was made with", None: "not recorded"}
+_MADE_WITH = {True: "yes", False: "NO, with another one", None: "not recorded"}
 
 
 def show_model(console: Console, report: inspection.ModelReport, size: sizes.SizeReport) -> None:
@@ -312,8 +312,8 @@ def show_tokenizer(console: Console, directory: Path) -> dict[str, Any]:
 def _tokenizer(report: inspection.TokenizerReport | None) -> Table:
     if report is None:
         return key_value_table("Tokenizer", {"none": "the directory contains no vocabulary"})
-    about = asdict(report) | {"belongs": _BELONGS[report.belongs]}
-    return key_value_table("Tokenizer", {name.replace("_", " "): value for name, value in about.items()})
+    about = {name.replace("_", " "): value for name, value in asdict(report).items() if name != "belongs"}
+    return key_value_table("Tokenizer", {**about, "the directory was made with it": _MADE_WITH[report.belongs]})
 
 
 def show_corpus(console: Console, directory: Path) -> dict[str, Any]:

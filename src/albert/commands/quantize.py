@@ -35,15 +35,16 @@ def quantize(model: PathLike, *, output: PathLike, calibrate: PathLike | None = 
     result = quantize_directory(os.fspath(model), output, calibrate_on=calibrate_on, replace=replace)
     share = result.bytes_after / result.bytes_before
     values: dict[str, object] = {
-        "matrices": f"{result.matrices} as 8-bit integers, a scale for each row",
+        "matrices": f"{result.matrices} are written as 8-bit integers, a scale for each row",
         "weights": f"{bytes_of(result.bytes_after)}, {share:.1%} of {bytes_of(result.bytes_before)}",
     }
-    values["inputs, --precision int8"] = result.inputs
     for name, largest in result.moved.largest.items():
-        values[f"change of {name}"] = f"{change_of(largest, result.moved.relative[name])}, over random tokens"
+        change = change_of(largest, result.moved.relative[name])
+        values[f"{name} change"] = f"by {change}, on random tokens"
+    values["--precision int8"] = f"computes in 8 bits, too: inputs of products as {result.inputs}"
     for name, largest in result.moved_in_int8.largest.items():
         change = change_of(largest, result.moved_in_int8.relative[name])
-        values[f"change of {name}, --precision int8"] = f"{change}, over random tokens"
+        values[f"{name} then change"] = f"by {change}, on random tokens"
     values["written"] = output
     following = next_line(f"info {shlex.quote(str(output))}")
     print_lines(open_console(), key_value_table("albert quantize", values), following)

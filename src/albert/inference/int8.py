@@ -222,10 +222,11 @@ class QuantizationReport:
     def inputs(self) -> str:
         """How the inputs of products are quantised at precision int8."""
         if self.fixed == 0:
-            return f"a scale for each row: scales fixed over {self.calibration} lose too much"
+            return f"8-bit integers, a scale for each row; one measured on {self.calibration} beforehand loses too much"
         rows = self.products - self.fixed
         others = f", a scale for each row in {rows}" if rows else ""
-        return f"scales fixed over {self.calibration} in {self.fixed} of {self.products} products{others}"
+        one = f"one scale, measured on {self.calibration} beforehand, in {self.fixed} of {self.products} products"
+        return f"8-bit integers, {one}{others}"
 
 
 def quantize_directory(

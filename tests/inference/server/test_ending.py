@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.inference.server.running_servers import in_background, wait_until
 
+from albert.cli.main import run
 from albert.inference.server.serving import NotDrained
 from albert.model.albert import AlbertForPreTraining
 
@@ -148,3 +149,28 @@ def test_command_serves_until_sigterm(saved, config):
             assert process.stderr.read() == "albert: stopped: every accepted request was answered\n"
         finally:
             process.kill()
+
+
+def test_every_line_of_the_log_begins_as_those_of_other_commands(saved, config, monkeypatch, capsys):
+    """With what another precision would gain; a request that is not answered is an error."""
+    listening = []
+
+    def end(limits, open_predictor, listener, drain_seconds, started, hosts):
+        started(open_predictor())
+        listening.append(listener)
+        raise NotDrained(signal.SIGTERM, 2)
+
+    monkeypatch.setattr("albert.inference.server.serving.serve", end)
+    monkeypatch.setattr("albert.runtime.devices.precision_advice", lambda device: "--precision bf16 (twice as fast)")
+    monkeypatch.setattr("os._exit", sys.exit)
+    path = saved(AlbertForPreTraining(config))
+    with pytest.raises(SystemExit) as ended:
+        run(["serve", str(path), "--port", "0"])
+    listening[0].close()
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert lines[0] == f"albert: loading {path}"
+    assert "albert: note: faster: --precision bf16 (twice as fast)" in lines
+    assert lines[-2].startswith("albert: listening at http://127.0.0.1:")
+    assert lines[-1] == "albert: error: server: ended with 2 requests unanswered; raise --drain-timeout"
+    assert all(line.startswith("albert: ") for line in lines)

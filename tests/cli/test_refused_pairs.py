@@ -529,7 +529,28 @@ OTHER_PAIRS = [
     *beside("info albert-base --memory", "--memory", "cannot be combined with --compare", same("--compare bert-base")),
     Pair("plot: --output a.png --csv a.png", "impossible", "", "plot"),
 ]
-PAIRS = [*FINETUNE_PAIRS, *COLUMN_PAIRS, *EVALUATE_PAIRS, *PREDICT_PAIRS, *OTHER_PAIRS]
+SAID_NOTHING = [  # one of the two had no effect, and nothing said so
+    *beside(
+        PRETRAINING,
+        "pretraining",
+        "requires another task",
+        same("--threshold 0.5", "--rounds 3", "--tolerance 1", "--micro-batch-tokens 99"),
+    ),
+    *beside(DEPTHS, "--depth 1 2", "is for a single --depth", same("--micro-batch-tokens 99")),
+    *beside(EVALUATE, "(no TASK)", "requires a TASK", {"--data FOLDER": "--data {here}"}),
+    *beside(
+        f"{CONVERT} --without-tokenizer", "--without-tokenizer", "contradicts", same("--keep-case", "--keep-accents")
+    ),
+    *beside(
+        "info --recipe small",
+        "--recipe small",
+        "cannot be combined with",
+        same("--compare bert-base", "--measure", "--memory", "--self-check", "--max-length 9", "--verify", "--json"),
+    ),
+    *beside("info albert-base", "(neither --measure nor --memory)", "requires --measure", same("--precision bf16")),
+    *beside("info albert-base", "(nothing that is computed)", "requires --measure", same("--device cpu")),
+]
+PAIRS = [*SAID_NOTHING, *FINETUNE_PAIRS, *COLUMN_PAIRS, *EVALUATE_PAIRS, *PREDICT_PAIRS, *OTHER_PAIRS]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -335,8 +335,14 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
 
 def _tokenizer(source: ConversionSource, options: ConversionOptions) -> tuple[Tokenizer | None, Path | None]:
     if options.without_tokenizer:
-        if options.tokenizer is not None:
-            raise UsageError("--without-tokenizer", "contradicts --tokenizer")
+        of_tokenizer = {
+            "--tokenizer": options.tokenizer is not None,
+            "--keep-case": not options.lower_case,
+            "--keep-accents": options.keep_accents,
+        }
+        for option, is_given in of_tokenizer.items():
+            if is_given:
+                raise UsageError("--without-tokenizer", f"contradicts {option}", "leave one of them out")
         return None, None
     path = options.tokenizer or source.tokenizer
     if path is None:

@@ -297,7 +297,8 @@ def check_combination(
             raise UsageError(option, "is empty", "see albert evaluate --help")
 
     if task == PRETRAINING:
-        of_other_tasks = (*OF_TABLES, "split", "dev", "predictions", "submission", "report")
+        files = ("split", "dev", "predictions", "submission", "report")
+        of_other_tasks = (*OF_TABLES, *files, "threshold", "rounds", "tolerance", "micro_batch_tokens")
         refuse(given, of_other_tasks, "requires another task", f"leave it or {PRETRAINING} out")
         if depths.depths or depths.makes_table:
             raise UsageError("--depth and --curve", "require another task", f"leave {PRETRAINING} out")
@@ -319,6 +320,7 @@ def check_combination(
     if not compares_precisions(precision) and "tolerance" in given:
         raise UsageError("--tolerance", "is for several precisions", "name them with --precision, or leave it out")
     if depths.makes_table:
+        refuse(given, ("micro_batch_tokens",), "is for a single --depth", "leave it out")
         if depths.rounds < 1:
             raise UsageError("--rounds", f"is {depths.rounds}, at least 1 is needed")
         if len(precision) > 1:
@@ -329,6 +331,8 @@ def check_combination(
         raise UsageError("--depth", "requires a single precision", "name fp32 or bf16")
     if task is not None:
         refuse(given, OF_TABLES, f"requires your own file, the task {task} has its own columns")
+    else:
+        refuse(given, ("data",), "requires a TASK, this is your own file", "leave it out")
 
 
 def check_png(picture: Path) -> None:

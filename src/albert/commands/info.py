@@ -89,11 +89,9 @@ def info(
     """
     if samples is None and seed is not None:
         raise UsageError("--seed", "requires --samples", "add --samples 3")
-    if samples is None and recipe is not None:
-        if what is not None:
-            raise UsageError("--recipe", f"beside {what} requires --samples", f"add --samples 3, or leave out {what}")
-        print(recipe_text(recipe), end="")
-        return
+    prints_recipe = recipe is not None and samples is None
+    if prints_recipe and what is not None:
+        raise UsageError("--recipe", f"beside {what} requires --samples", f"add --samples 3, or leave out {what}")
     # The options that describe an architecture, and whether they were given.
     given = {
         "--compare": compare is not None,
@@ -111,11 +109,18 @@ def info(
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if memory and compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
-    instead = {"--verify": verify, "--samples": samples is not None}
+    if precision != "auto" and not (measure or memory):
+        raise UsageError("--precision", "requires --measure or --memory", "add one of them")
+    if device != "auto" and not (measure or memory or self_check):
+        raise UsageError("--device", "requires --measure, --memory or --self-check", "add one of them")
+    instead = {"--verify": verify, "--samples": samples is not None, "--recipe": prints_recipe}
     for view, is_chosen in instead.items():
         for option, is_given in {**given, **instead, "--json": json}.items():
             if is_chosen and is_given and option != view:
                 raise UsageError(view, f"cannot be combined with {option}", f"leave out {option}")
+    if recipe is not None and samples is None:
+        print(recipe_text(recipe), end="")
+        return
     if what is None:
         for option, is_given in {**given, **instead}.items():
             if is_given:

@@ -1,4 +1,13 @@
-"""`albert finetune` and `albert.finetune`: a task or the user's table, a model, and the run that it makes."""
+"""`albert finetune` and `albert.finetune`: a task or the user's table, a model, and the run that it makes.
+
+What happens, in order (`finetune` below; `cli/` or `commands/function.py` has read what was typed or given):
+
+1. Options become `Inputs`, keys `FinetuneKeys`; what is missing, contradicts, or does not exist is refused.
+2. The rows are read, once: files → rows → columns → a task (`columns/read.py`); or TASK names a declared task.
+3. The rows and what was recognised are shown (`report_rows`). Without an output this is all.
+4. The run (`finetuning/task_run.py`, whose docstring has its steps) trains, scores and writes OUTPUT.
+5. `results.json` becomes the `Result` that is returned, or printed by `show_finetune`.
+"""
 
 import dataclasses
 import os

@@ -1,7 +1,17 @@
 """Fine-tuning on a task, from top to bottom.
 
-`finetune` makes a `TaskRequest`, whose `open` reads, fills in and checks everything. `TaskRun` is what the workflow of
-all runs (`albert.training.run`) then sets up, trains, scores and writes; `TaskTraining` is what the loop trains.
+What happens, in order; the workflow of all runs (`training/run.py`) calls these steps and keeps what is written whole:
+
+1. `TaskRequest.open` reads everything and writes nothing: the rows as examples; the recipe, with what was left open
+   filled in (`fill_in`: the learning rate, epochs, batch size, which model is the result); the encoder with a head
+   (`initial_model`); the teacher, if there is one; the rows as tokens; fingerprints of all of these.
+2. `same_run` (`training/same_run.py`) says whether OUTPUT holds another run, which is refused, this one, which is
+   resumed, or nothing.
+3. `TaskRun.set_up` solves the head on the frozen encoder (`probe.py`), which may be the whole run (`frozen`), and says
+   what is trained: the model, its loss (`objective.py`), and its batches (`batches.py`).
+4. The loop (`training/loop.py`) takes the updates, evaluates at intervals, keeps the best model, and saves checkpoints.
+5. `TaskRun.score` evaluates the model that is the result, and simpler ones beside it.
+6. `TaskRun.write` writes the predictions, the model with its card, and `results.json` last; then the page.
 
 RUN/recipe.json            the whole run as a value
     inputs.json            fingerprints of rows, weights, tokenizer and teacher

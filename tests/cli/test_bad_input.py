@@ -312,7 +312,7 @@ CASES: dict[str, list[tuple]] = {
     ],
     TUNED.replace("train.csv", "t.xlsx"): [("", 65, "t.xlsx", {"t.xlsx": "PK"})],
     "finetune": [
-        ("glue --model {pretrained} --output {here}/out", 2, "finetune glue albert sweep glue"),
+        ("glue --model {pretrained} --output {here}/out", 2, "glue benchmark cola"),
         ("sst-3 --model {pretrained} --data {here} --output out", 2, "sst-3 sst-2"),
         ("--model {pretrained} --output {here}/out", 2, "task"),
         (FINETUNE.removeprefix("finetune ") + " --model {here}/none", 66, "{here}/none", TABLE),
@@ -368,7 +368,7 @@ CASES: dict[str, list[tuple]] = {
         ("--seeds 2 --folds 2", 2, "--folds --seeds"),
     ],
     "sweep": [
-        ("glue --model {pretrained} --output {here}/out", 2, "--data"),
+        ("sst-2 --seeds 2 --model {pretrained} --output {here}/out", 2, "--data"),
         ("sst-2 --model m --seeds 2", 2, "--output"),
     ],
     TASK_FILE: [

@@ -193,11 +193,11 @@ FINETUNE_PAIRS = [
     # Neither.
     *beside(OWN, "(no --objective)", "", left("teacher-vectors temperature negative")),
     # A benchmark.
-    *beside(GLUE, "glue", "requires a single task", OF_TABLES),
+    *beside(GLUE, "glue", "is a benchmark of several tasks", OF_TABLES),
     *beside(
         GLUE,
         "glue",
-        "requires a single task",
+        "is a benchmark of several tasks",
         {
             "--train FILE": "--train {tables}/train.csv",
             "--dev FILE": "--dev {tables}/dev.csv",
@@ -229,8 +229,12 @@ FINETUNE_PAIRS = [
     # A declared task.
     *beside(TASK, "sst-2", "requires your tables", OF_TABLES),
     *beside(TASK, "sst-2", "requires your tables", {"--test FILE": "--test {tables}/dev.csv", "--held-out 0.2": LEFT}),
-    *beside(
-        SWEEP_TASK, "sst-2", "requires your tables", {"--folds 3": "--folds 3", "--try 1e-4 2e-4": "--rates 1e-4 2e-4"}
+    *beside(SWEEP_TASK, "sst-2", "requires your tables", {"--folds 3": "--folds 3"}),
+    Pair(
+        "finetune: sst-2 --try 1e-4 2e-4",
+        "meaningful",
+        f"{SWEEP_TASK} --rates 1e-4 2e-4",
+        "finetuning.sweep.run_sweep",
     ),
     *beside(TASK, "sst-2", "requires a task with questions", {"--question-length 9": "question_length=9"}),
     *beside(

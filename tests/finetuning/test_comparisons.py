@@ -13,11 +13,11 @@ from tests.tiny import short_task
 import albert
 from albert.cli.main import run
 from albert.columns.read import read_task
-from albert.finetuning import several
+from albert.finetuning import sweep
 from albert.finetuning.batches import balanced_weights
-from albert.finetuning.comparisons import folds_of
 from albert.finetuning.fill_in import evaluation_interval
 from albert.finetuning.selection import evaluations_without_gain
+from albert.finetuning.sweep import folds_of
 from albert.finetuning.task_run import finetune
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice
@@ -227,6 +227,11 @@ def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp
         np.mean([run["baseline"]["accuracy"] for run in runs])
     )
     assert "TF-IDF with logistic regression, mean" in repr(result)
+    answers = [json.loads(line) for line in (tmp_path / "run/predictions-out-of-fold.jsonl").read_text().splitlines()]
+    assert [answer["id"] for answer in answers] == sorted((answer["id"] for answer in answers), key=int)
+    assert len(answers) == 60 and {answer["fold"] for answer in answers} == {"fold 1", "fold 2", "fold 3"}
+    right = 100 * np.mean([answer["prediction"] == answer["gold"] for answer in answers])
+    assert result.scores["accuracy"] == pytest.approx(right)  # the folds are equally large
     advice = read_json_object(tmp_path / "run/summary.json")["advice"]
     assert f"TF-IDF with logistic regression ({np.mean(linear):.2f})" in advice
     assert advice.partition(":")[0] in repr(result)
@@ -261,7 +266,7 @@ def test_a_run_that_diverges_is_named_beside_the_others(
             raise Diverged("step 3", "the loss is nan")
         return finetune(task, start, data, output, *more)
 
-    monkeypatch.setattr(several, "finetune", finetune_or_diverge)
+    monkeypatch.setattr(sweep, "finetune", finetune_or_diverge)
     command = ["sweep", "--train", str(table), "--model", str(pretrained), "--output", str(tmp_path / "run")]
     assert run([*command, *runs, "steps=1", "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
@@ -320,7 +325,8 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         ("sweep --train TABLE --model MODEL --seeds 2", "--output: is missing; it is the directory of the runs"),
         ("sweep --model MODEL --output OUT --seeds 2", "albert sweep: no task"),
         ("sweep sst-2 --model MODEL --data DATA --output OUT --folds 2", "--folds: requires your tables"),
-        ("sweep sst-2 --model MODEL --data DATA --output OUT --rates 1 2", "--rates: requires your tables"),
+        ("sweep sst-2 --model MODEL --data DATA --output OUT --rates 1 2 --seeds 2", "--rates: cannot be combined"),
+        ("sweep glue --model MODEL --data DATA --output OUT --seeds 2", "is a benchmark of several tasks: cola, sst-2"),
         ("sweep sst3 --model MODEL --data DATA --output OUT --seeds 2", "did you mean 'sst-2'"),
         (SWEEP.replace("sweep", "finetune") + " --seeds 2", "albert finetune: --seeds: unknown option"),
         (SWEEP.replace("sweep", "finetune") + " --try 1e-4 2e-4", "albert finetune: --try: unknown option"),

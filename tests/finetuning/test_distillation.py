@@ -18,7 +18,7 @@ from albert.finetuning import objective
 from albert.finetuning.batches import TaskBatches, read_examples
 from albert.finetuning.evaluation import ComputeOptions
 from albert.finetuning.objective import TaskLoss, open_teacher, training_setup
-from albert.finetuning.seeds import finetune_seeds
+from albert.finetuning.sweep import run_sweep, seed_variants
 from albert.finetuning.task_run import finetune
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -135,7 +135,8 @@ def test_loss_weighs_labels_and_teacher(data, taught, start, tmp_path, monkeypat
 def test_seeds_share_the_logits_of_the_teacher(data, taught, start, tmp_path, monkeypatch):
     sequences, forward = [], Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda *args: sequences.append(args[2].n_sequences) or forward(*args))
-    seeds = finetune_seeds(SHORT, start, data / "choice", tmp_path / "seeds", None, taught, 2)
+    variants = seed_variants(SHORT, None, taught, 2)
+    seeds = run_sweep("seed", SHORT, variants, start, data / "choice", tmp_path / "seeds")
     # the teacher once over the training set, each student in 6 updates of 4, over the development set and training rows
     assert sum(sequences) == 16 + 2 * (6 * 4 + 16 + 16)
     alone = finetune(SHORT, start, data / "choice", tmp_path / "alone", settings=replace(taught, seed=1))

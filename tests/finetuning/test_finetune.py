@@ -33,7 +33,6 @@ from albert.finetuning.initial_model import (
     random_encoder_like,
 )
 from albert.finetuning.objective import TaskLoss
-from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.task_run import finetune
 from albert.model.albert import SpanFromStart
 from albert.model.packing import pack
@@ -412,13 +411,3 @@ def test_explicit_values_must_be_repeated_when_a_run_is_resumed(command, tmp_pat
     assert command(tmp_path / "run", "max_length=16", "epochs=1") == 0
     assert command(tmp_path / "run", "max_length=16") == 73
     assert "epochs (1.0, now" in capsys.readouterr().err
-
-
-def test_all_seeds_use_the_recipe_of_the_first(own_task, start, tmp_path):
-    runs, changes = tmp_path / "runs", RecipeChanges(epochs=1.0, max_length=16)
-    finetune_seeds(own_task, start, tmp_path, runs, changes, CPU, 1)
-    make_unfinished(runs / "seed-0")
-    finetune_seeds(own_task, start, tmp_path, runs, changes, CPU, 2)
-    for seed in (0, 1):
-        assert read_json_object(runs / f"seed-{seed}/results.json")["recipe"] == vars(OLD_RECIPE)
-    assert (runs / "task.json").is_file() and (runs / "seed-1/task.json").is_file()

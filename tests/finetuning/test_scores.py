@@ -166,7 +166,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert run(["sweep", *command[1:], "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count("4 updates") == 1 and "median: accuracy" in out and LINEAR in out
-    assert read_json_object(tmp_path / "seeds/summary.json")["linear_baseline"]["scores"] == linear["scores"]
+    assert read_json_object(tmp_path / "seeds/summary.json")["simpler_models"][LINEAR] == linear["scores"]
 
 
 @pytest.mark.parametrize(

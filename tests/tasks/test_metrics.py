@@ -36,7 +36,7 @@ from albert.tasks.metrics import (
 )
 from albert.tasks.multi_label import MultiLabel
 from albert.tasks.span_answers import OWN_THRESHOLDS, Answers, Candidate, average_answers, decide
-from albert.tasks.submission import DECLARED, GLUE_AVERAGE
+from albert.tasks.submission import DECLARED
 from albert.tasks.tagging import TokenTagging
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -197,24 +197,6 @@ def test_is_better():
     assert is_better("accuracy", 2.0, 1.0) and not is_better("accuracy", 1.0, 1.0)
     assert is_better("accuracy", 0.0, None) and not is_better("accuracy", None, 0.0)
     assert is_better("hamming_loss", 0.0, None)
-
-
-def test_glue_average_equals_the_leaderboard():
-    """ALBERT's row: pairs of scores as on gluebenchmark.com (from memory); Table 9 shows one of each, and the Avg."""
-    scores = {
-        "cola": {"matthews_correlation": 69.1},
-        "sst-2": {"accuracy": 97.1},
-        "mrpc": {"f1": 93.4, "accuracy": 91.2},
-        "sts-b": {"pearson": 92.5, "spearman": 92.0},
-        "qqp": {"f1": 74.2, "accuracy": 90.5},
-        "mnli": {"accuracy": 91.3, "accuracy/dev_mismatched": 91.0},
-        "qnli": {"accuracy": 99.2},
-        "rte": {"accuracy": 89.2},
-        "wnli": {"accuracy": 91.8},
-    }
-    assert GLUE_AVERAGE.of(scores) == pytest.approx(89.4, abs=0.05)
-    del scores["wnli"]
-    assert GLUE_AVERAGE.of(scores) is None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def help_text(program: str) -> str | None:
     text = _TEXTS["text"].get(_without_recipe(program))
     if text is not None and "{tasks}" in text:
         known = lazy_import("albert.tasks.submission")
-        text = text.replace("{tasks}", ", ".join(known.DECLARED)).replace("{benchmarks}", " or ".join(known.BENCHMARKS))
+        text = text.replace("{tasks}", ", ".join(known.DECLARED))
     return text
 
 

@@ -95,21 +95,11 @@ def check_corpus(directory: Path) -> None:
     lazy_import("albert.text.shards").read_description(directory)
 
 
-def is_benchmark(task: str) -> bool:
-    """Whether this is a benchmark; UsageError for an unknown task."""
-    tasks = lazy_import("albert.tasks.submission")
-    if task.lower() in tasks.BENCHMARKS:
-        return True
-    tasks.find_task(task)
-    return False
-
-
 def check_data(task: str, data: Path | None, has_files: bool) -> None:
     """Check the name of a task, and the folder of its files unless all of them are given."""
-    has_many = is_benchmark(task)
-    if data is None and (has_many or not has_files):
-        whose = "the tasks'" if has_many else "the task's"
-        raise UsageError("--data", f"is missing; {whose} files are looked for there", "name their folder")
+    lazy_import("albert.tasks.submission").find_task(task)
+    if data is None and not has_files:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "name their folder")
     if data is not None and not data.is_dir():
         raise MissingInput(data, "is not a directory", f"name the folder with the files of {task}")
 

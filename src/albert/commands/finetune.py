@@ -23,7 +23,7 @@ from albert.cli.main import imports
 from albert.cli.render import open_console, print_parts, print_result
 from albert.cli.signature import PathLike, Rows, file_of, given_options, is_options_file, keys_in, read_keys
 from albert.columns.statistics import table_statistics
-from albert.commands.checks import check_data, check_options, is_benchmark
+from albert.commands.checks import check_data, check_options
 from albert.commands.columns import Columns, LabelKind, TableKeys
 from albert.commands.function import command, definition_of, on_command_line, remedy_in_python
 from albert.recipes.architecture import ArchitectureChanges
@@ -152,8 +152,6 @@ def finetune(
     inputs = read_inputs(task, train, dev, test, data, model, teacher, columns)
     chosen = read_keys(FinetuneKeys, keys)
     folder = None if output is None else Path(output)
-    if inputs.task is not None:
-        refuse_benchmark(inputs.task)
     inputs.check("albert finetune", folder)
     chosen.check(inputs.teacher, frozen)
     settings = chosen.training.settings(frozen, inputs.teacher, device)
@@ -199,7 +197,7 @@ class Inputs:
     """What `finetune` and `sweep` read.
 
     Attributes:
-        task: the name of a declared task or of a benchmark; None for the user's tables.
+        task: the name of a declared task; None for the user's tables.
         base: the task in the task.json of a run, which the options change.
         task_file: that file.
         dev: a file, or a share of the training rows.
@@ -271,14 +269,6 @@ def share_of(dev: float) -> float:
     return float(dev)
 
 
-def refuse_benchmark(task: str) -> None:
-    """Raise UsageError for a benchmark, which has many tasks."""
-    if is_benchmark(task):
-        name = task.lower()
-        remedy = f"albert sweep {name} ..., with the same options, trains on each of them"
-        raise UsageError(f"albert finetune {name}", "names a whole benchmark, not one of its tasks", remedy)
-
-
 def refuse_missing_rows(program: str, columns: Columns) -> None:
     """Raise UsageError because there are no rows to learn from; `program` is the subject."""
     why = "no training file" if columns.given() else "no task"
@@ -337,7 +327,7 @@ def with_test_file(read: "ReadTask", test: Path) -> "ReadTask":
 
 
 def declared_task(inputs: Inputs, keys: Collection[str]) -> DeclaredTask:
-    """A task of a benchmark, with other files if they are given."""
+    """A declared task, with other files if they are given."""
     from albert.tasks.submission import find_task
 
     assert inputs.task is not None

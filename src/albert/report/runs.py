@@ -1,7 +1,7 @@
-"""The results of fine-tuning: of one run, of several seeds, rates or folds, and of the tasks of a benchmark."""
+"""The results of fine-tuning: of one run, and of several that differ in their seed, learning rate or fold."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,13 @@ from albert.report.tables import (
     Table,
     compared_scores,
     format_score,
-    score_in,
     score_table,
     without_thresholds,
 )
 from albert.runtime.json_files import read_versioned
 from albert.runtime.words import counted, in_epochs
 from albert.tasks.declared import UNNAMED, DeclaredTask
-from albert.tasks.submission import BENCHMARKS, DECLARED
-from albert.tasks.task import BEST_CONSTANT
-from albert.training.run_folder import RESULTS_NAME, SUMMARY_NAME
+from albert.training.run_folder import RESULTS_NAME, SUMMARY_NAME, RunFolder
 
 OF_VECTORS = {"vectors": "texts", "contrastive": "pairs"}
 """The tasks of `albert finetune-vectors` -> what their examples are."""
@@ -162,197 +159,51 @@ def _said(report: Mapping[str, Any], of_task: bool) -> set[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Several runs. `report` is the content of summary.json.
+# Several runs.
 
 
-def _of_one(directory: Path | None) -> dict[str, Any]:
-    """The classes and errors of one of several runs, and its page."""
-    if directory is None or not (directory / RESULTS_NAME).is_file():
-        return {"analysis": {}, "page": None}
-    page = directory / PAGE_NAME
-    return {"analysis": read_versioned(directory / RESULTS_NAME), "page": page if page.exists() else None}
-
-
-def _failures(report: Mapping[str, Any]) -> list[str]:
-    return [f"seed {run['seed']} failed: {run['failure']}" for run in report["runs"] if run["failure"] is not None]
-
-
-def result_of_seeds(report: Mapping[str, Any], output: Path, best: Path, model: Path, task: DeclaredTask) -> Result:
-    """The result of runs with several seeds: medians, and the classes of the run in `best`."""
-    runs = report["runs"]
-    simpler = report["simpler_models"]
-    by_run = score_table({run["directory"]: run["scores"] for run in runs}, corner="score")
-    if any(run["step"] is not None for run in runs):
-        steps = ("-" if run["step"] is None else str(run["step"]) for run in runs)
-        by_run = Table([*by_run.rows, ["after step", *steps]], minor=1)
-    rows = [["score", "median", "lowest", "quartiles", "highest", "runs", *simpler]]
-    for name, spread in report["scores"].items():
-        quartiles = f"{spread['lower_quartile']:.2f}–{spread['upper_quartile']:.2f}"
-        median, lowest, highest = (format_score(spread[each]) for each in ("median", "lowest", "highest"))
-        compared = (score_in(scores, name) for scores in simpler.values())
-        rows.append([name, median, lowest, quartiles, highest, str(spread["runs"]), *compared])
-    failures = _failures(report)
-    failures += ["medians include failed runs"] if failures else []
-    if report["baseline"] is None:
-        failures.append("there is no constant answer to compare with, so failed runs are not detected")
-    one = _of_one(best)
-    shown = Shown(
-        heading=f"Fine-tuning on {task.title}",
-        summary=f"the median of {counted(len(runs), 'seeds')}",
-        before=[*report["notes"], report["selection"]],
-        tables=[by_run, Table(rows)],
-        notes=[*failures, *published_lines([vars(each) for each in task.published])],
-        advice=advice_lines(report),
-        analysis_of=f"{best.name}, the best run",
-        page=one["page"],
-        written=[(output / SUMMARY_NAME, " has all of it")],
-        following=predict_command(model, task),
-    )
-    scores = {name: spread["median"] for name, spread in report["scores"].items() if not spread["undefined"]}
-    return Result(
-        scores=scores,
-        baselines=baselines(report),
-        report=report,
-        output=output,
-        model=model,
-        analysis=one["analysis"],
-        shown=shown,
-    )
-
-
-def result_of_comparison(
-    report: Mapping[str, Any],
-    output: Path,
-    *,
-    scores: Scores,
-    typical: Path,
-    why_typical: str,
-    failures: Sequence[str],
-    model: Path | None,
-    task: DeclaredTask,
+def result_of_sweep(
+    report: Mapping[str, Any], output: Path, best: Path, detailed: Path, why_detailed: str, task: DeclaredTask
 ) -> Result:
-    """The result of runs with several rates or of folds; folds leave no model.
+    """The result of runs that differ in their seed, learning rate or fold; folds leave no model.
 
     Args:
-        scores: of the chosen rate, or the means over the folds.
-        typical: the run whose classes and errors are shown, and why it is this one.
-        failures: a line for each run that diverged.
+        report: the content of summary.json.
+        best: the folder of the best run.
+        detailed: that of the run whose classes and errors are shown, and which one it is in words.
     """
-    is_folds = report["by"] == "fold"
+    by = report["by"]
+    statistics = [name for name in ("median", "mean", "deviation") if name in report]
     columns: dict[str, Scores] = {run["name"]: without_thresholds(run["scores"]) for run in report["runs"]}
-    if is_folds:
-        columns |= {"mean": without_thresholds(report["mean"])}
-        columns |= {"deviation": without_thresholds(report["deviation"])}
-    simpler = report["simpler_models"]
+    columns |= {name: without_thresholds(report[name]) for name in statistics}
     known = {name for values in columns.values() for name in values}
+    simpler = report["simpler_models"]
     for name, values in simpler.items():
-        columns[f"{name}, mean" if is_folds else name] = {k: value for k, value in values.items() if k in known}
-    one = _of_one(typical)
+        heading = f"{name}, mean" if by == "fold" else name
+        columns[heading] = {score: value for score, value in values.items() if score in known}
+    failures = [f"{run['name']}: {run['failure']}" for run in report["runs"] if run["failure"] is not None]
+    results = read_versioned(detailed / RESULTS_NAME) if (detailed / RESULTS_NAME).is_file() else {}
+    page = detailed / PAGE_NAME
+    model = None if by == "fold" else RunFolder(best).model_path
     shown = Shown(
         heading=f"Fine-tuning on {task.title}",
-        summary=f"{counted(len(report['runs']), 'folds' if is_folds else 'learning rates')}",
+        summary=counted(len(report["runs"]), {"seed": "seeds", "rate": "learning rates", "fold": "folds"}[by]),
+        before=[*report["notes"], *filter(None, [report["selection"]])],
         tables=[score_table(columns, corner="score")],
-        notes=[*failures, report["conclusion"]],
+        notes=[*failures, report["conclusion"], *published_lines([vars(each) for each in task.published])],
         advice=advice_lines(report),
-        analysis_of=f"{typical.name}, {why_typical}",
-        page=one["page"],
-        written=[] if model is None else [(model, " is ready")],
+        analysis_of=f"{detailed.name}, {why_detailed}",
+        page=page if page.exists() else None,
+        written=[(output / SUMMARY_NAME, " has all of it"), *([] if model is None else [(model, " is ready")])],
         following="" if model is None else predict_command(model, task),
     )
     of_dev = {name: {k: value for k, value in values.items() if "/" not in k} for name, values in simpler.items()}
     return Result(
-        scores=scores,
+        scores=report["scores"],
         baselines=of_dev,
         report=report,
         output=output,
         model=model,
-        analysis=one["analysis"],
+        analysis=results,
         shown=shown,
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A benchmark as one table: every score beside the constant answer's and the paper's, and the average.
-
-
-def result_of_benchmark(report: Mapping[str, Any], output: Path, models: Mapping[str, Path]) -> Result:
-    """The result of all tasks of a benchmark: scores are called TASK/SCORE.
-
-    Args:
-        models: task -> its best model.
-    """
-    average = BENCHMARKS[report["benchmark"]]
-    tasks = report["tasks"]
-    rows = [["task", "score", "median", "all runs", "runs", BEST_CONSTANT, "paper"]]
-    sources: dict[tuple[str, str], list[str]] = {}
-    scores: dict[str, float | None] = {}
-    constants: dict[str, float | None] = {}
-    for name, metrics in average.parts.items():
-        found = tasks[name]
-        published = {each.metric: each for each in reversed(DECLARED[name].published)}
-        for metric, spread in found.get("scores", {}).items():
-            if not spread["undefined"]:
-                scores[f"{name}/{metric}"] = spread["median"]
-        for metric, value in (found.get("baseline") or {}).items():
-            constants[f"{name}/{metric}"] = value
-        for metric in metrics:
-            paper = "-"
-            if metric in published:
-                paper = f"{published[metric].score:g}"
-                sources.setdefault((published[metric].model, published[metric].source), []).append(name)
-            rows.append([name, metric, *_spread_cells(found, metric), paper])
-    paper = "-"
-    for each in average.published[:1]:
-        paper = f"{each.score:g}"
-        sources.setdefault((each.model, each.source), []).append("Avg")
-    mean = report["average"]
-    rows.append(["Avg", "", "-" if mean is None else f"{mean:.1f}", "", "", "", paper])
-    lines = [*_benchmark_notes(report)]
-    lines += [f"paper: {model}, {source}: {', '.join(names)}" for (model, source), names in sources.items()]
-    following = [predict_command(model, DECLARED[name]) for name, model in models.items()]
-    shown = Shown(
-        heading=f"Fine-tuning on {report['benchmark']}",
-        summary=counted(sum("runs" in each for each in tasks.values()), "tasks"),
-        tables=[Table(rows)],
-        notes=lines,
-        written=[(output / SUMMARY_NAME, " has all of it")],
-        following=following[0] if following else "",
-    )
-    return Result(scores=scores, baselines={BEST_CONSTANT: constants}, report=report, output=output, shown=shown)
-
-
-def _spread_cells(found: Mapping[str, Any], metric: str) -> list[str]:
-    """Median, lowest to highest, number of runs, and the constant answer's score."""
-    spread = found.get("scores", {}).get(metric)
-    if spread is None:
-        return ["-", "-", "-", "-"]
-    runs = str(spread["runs"])
-    if spread["undefined"]:
-        runs += f" of {spread['runs'] + spread['undefined']}"
-    lowest_to_highest = f"{spread['lowest']:.2f}–{spread['highest']:.2f}"
-    return [format_score(spread["median"]), lowest_to_highest, runs, score_in(found["baseline"], metric)]
-
-
-def _benchmark_notes(report: Mapping[str, Any]) -> Iterator[str]:
-    """Where tasks start from, and what failed or is missing."""
-    for name, found in report["tasks"].items():
-        intermediate = DECLARED[name].intermediate
-        if "runs" not in found:
-            if not any(line.startswith(f"{name}: ") for line in report["missing_files"]):
-                yield f"{name} is left out: {found['missing']}"
-            continue
-        if found["started_from"] is not None:
-            yield f"{name} starts from {found['started_from']}"
-        elif intermediate is not None:
-            yield f"{name} starts from the model itself: {intermediate} was not trained"
-        yield from (f"{name}, {line}" for line in _failures(found))
-    for line in report["missing_files"]:
-        yield f"missing: {line}"
-    for name, diagnosed in report["diagnostics"].items():
-        for split, scores in diagnosed["scores"].items():
-            shown = ", ".join(f"{metric} {format_score(value)}" for metric, value in scores.items())
-            yield f"{name}, {split}: {shown or 'answered, not scored'} (by {diagnosed['model']})"
-        yield from (f"missing: {name}: {line}" for line in diagnosed["missing"])
-    if report["average_lacks"]:
-        yield f"Avg is of all {len(report['tasks'])} tasks; it lacks {', '.join(report['average_lacks'])}"
-    yield from dict.fromkeys(found["selection"] for found in report["tasks"].values() if "selection" in found)

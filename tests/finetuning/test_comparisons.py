@@ -313,7 +313,7 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         (f"{SWEEP} --rates 1e-4 2e-4 learning_rate=1e-3", "learning_rate: cannot be combined with --rates"),
         (f"{SWEEP} --rates 1e-4", "rates: are fewer than two different ones; such as --rates 1e-4 2.5e-4"),
         (f"{SWEEP} --rates", "--rates: needs a value"),
-        (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1.0"),
+        (f"{SWEEP} --rates 1e-4 -1", "learning_rate: is -1, a number above 0"),
         (f"{SWEEP} --rates 1e-4 2e-4 1.0000001e-4", "rates: 0.0001 is there twice, to six digits; give each rate once"),
         (f"{SWEEP} --rates 2e-4 1e-4 2e-4", "rates: 0.0002 is there twice"),
         (f"{SWEEP} --rates 1e-4 2e-4 --frozen", "--rates: has no effect with --frozen"),
@@ -343,7 +343,7 @@ def test_what_cannot_be_swept_is_refused_in_one_line(command, message, table, pr
 @pytest.mark.parametrize(
     ("keywords", "subject", "message"),
     [
-        ({}, "albert.sweep", "give one of seeds 5"),
+        ({}, "albert.sweep", "give one of seeds=5"),
         ({"seeds": 2, "folds": 2}, "folds", "cannot be combined with seeds"),
         ({"folds": 2, "dev": "rows"}, "dev", "cannot be combined with folds"),
         ({"rates": [1e-4]}, "rates", "fewer than two different ones"),

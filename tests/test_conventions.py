@@ -75,6 +75,13 @@ def test_every_subpackage_has_a_level():
     assert sorted(name for level in levels for name in level.split(" | ")) == SUBPACKAGES
 
 
+def test_every_subpackage_has_a_flat_folder_of_tests():
+    """Beside them are tests of what is not installed. The server, a folder within a subpackage, has one within."""
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    others = {"", "experiments", "reliability", "inference/server"}
+    assert folders == {Path(name) for name in (*SUBPACKAGES, *others)}
+
+
 @pytest.mark.parametrize("name", SUBPACKAGES)
 def test_the_map_of_the_architecture_shows_every_subpackage(name):
     assert re.search(rf"\b{name}/", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))

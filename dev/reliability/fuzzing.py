@@ -164,7 +164,7 @@ _servers: dict[tuple[str, int], _Server] = {}
 class Parser:
     """A parser of files or request bodies."""
 
-    name: str  # also of its folder in tests/regressions
+    name: str  # also of its folder in tests/reliability/regressions
     file: str  # file name of a sample
     form: Form  # how it is mutated
     samples: Callable[[Material], Sequence[bytes]]
@@ -288,7 +288,7 @@ BY_NAME = {parser.name: parser for parser in PARSERS}
 
 @trial(LOADING_RUNS_NOTHING, f"mutated inputs of {len(PARSERS)} parsers", 96, 24_000, 2_000_000)
 def fuzzing(tries: Tries) -> None:
-    """Mutate samples for each parser in turn; failing inputs are kept in the folder, for tests/regressions."""
+    """Mutate samples for each parser in turn; failing inputs are kept in the folder, for tests/reliability/regressions."""
     mutations = Mutations(Material(tries.folder / "material"), tries.folder, tries.seed)
     record_all(tries, mutations.work, Limits(tries.folder, SECONDS), mutations.keep, "slowest_seconds")
 

@@ -1,13 +1,15 @@
-"""A small configuration, and a fixture that changes files of a model directory."""
+"""A small configuration, a fixture that changes files of a model directory, and checkpoints of TensorFlow."""
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.checkpoints import tensorflow_writer
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import write_model
@@ -60,3 +62,15 @@ def rewrite() -> Callable[..., None]:
             save_file({name: tensor.clone() for name, tensor in content.items()}, directory / "model.safetensors")
 
     return change
+
+
+@pytest.fixture(scope="session")
+def checkpoints() -> Path:
+    """The folder of checkpoints that `dev/scripts/make_tensorflow_checkpoints.py` wrote."""
+    return Path(__file__).parent / "tensorflow"
+
+
+@pytest.fixture(scope="session")
+def writer() -> ModuleType:
+    """A writer of the same format."""
+    return tensorflow_writer

@@ -1,4 +1,4 @@
-"""Mutated inputs of every parser, a few of each, and all that ever failed, from tests/regressions."""
+"""Mutated inputs of every parser, a few of each, and all that ever failed, from tests/reliability/regressions."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ from dev.reliability.fuzzing import BY_NAME, PARSERS, Parser, mutated
 from dev.reliability.material import Material
 from dev.reliability.trials import Tries
 
-REGRESSIONS = Path(__file__).resolve().parents[1] / "regressions"
+REGRESSIONS = Path(__file__).resolve().parent / "regressions"
 KEPT = sorted(path for path in REGRESSIONS.glob("*/*") if path.is_file())
 
 

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
+from albert.model.packing import pack
 from albert.recipes.architecture import (
     PRESET_ALIASES,
     PRESET_GROUPS,
@@ -19,13 +21,14 @@ ARCHITECTURES = PRESETS | {f"recipe {name}": recipe.model for name, recipe in RE
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_presets_and_recipes_build_on_the_meta_device(name, packed_of):
+def test_presets_and_recipes_build_on_the_meta_device(name):
     """The outputs are those of two layers, because depth changes no shape."""
     config, meta = ARCHITECTURES[name], torch.device("meta")
     with meta:
         assert all(parameter.is_meta for parameter in AlbertForPreTraining(config).parameters())
         model = AlbertForPreTraining(replace(config, num_hidden_layers=2))
-    logits = model(packed_of([9, 5]).to(meta), torch.tensor([1, 2, 11], device="meta"))
+    ids = [np.arange(9), np.arange(5)]
+    logits = model(pack(ids, [np.zeros_like(each) for each in ids]).to(meta), torch.tensor([1, 2, 11], device="meta"))
     assert logits.masked_tokens.shape == (3, config.vocab_size)
     assert logits.sentence_order.shape == (2, 2)
 

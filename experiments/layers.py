@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import open_model, tokenizer_of
 from albert.commands.sample import split_chapters
 from albert.model.albert import AlbertModel
 from albert.model.packing import pack

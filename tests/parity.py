@@ -13,10 +13,11 @@ import numpy as np
 import torch
 import transformers
 
-from albert.checkpoints.families import family_of
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import kind_of, to_transformers
-from albert.checkpoints.model_directory import OpenedModel, open_model, read_config
+from albert.checkpoints.model_directory import OpenedModel, open_model
 from albert.model.albert import AlbertModel
+from albert.model.families import family_of
 from albert.model.packing import PackedSequences, pack
 
 SIZES = {

@@ -35,7 +35,8 @@ import numpy as np
 import torch
 from harness import ModelSize
 
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.checkpoints.config_json import read_config
+from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertModel
 from albert.model.cost import count_flops

@@ -17,7 +17,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import albert
-from albert.checkpoints.model_directory import read_config
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of, write_sentence_vectors
 from albert.cli.main import run
 from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer

@@ -12,10 +12,10 @@ import transformers
 from tests.parity import FAMILIES, assert_same, make, ours, theirs
 
 import albert
-from albert.checkpoints import families
-from albert.checkpoints.config_keys import NEEDED, WITHOUT_EFFECT, followed_keys
+from albert.checkpoints.config_json import NEEDED, WITHOUT_EFFECT, followed_keys
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
+from albert.model import families
 
 MODEL_TYPES = {getattr(transformers, name + "Config").model_type: name for name in FAMILIES}
 
@@ -38,7 +38,7 @@ def keys_of(name):
 
 
 def listed(family):
-    needed = {each.key for each in NEEDED if each.families is None or family in each.families}
+    needed = {each.key for each in (*NEEDED, *families.FAMILIES[family].needed)}
     return needed | set(WITHOUT_EFFECT) | followed_keys(families.FAMILIES[family])
 
 
@@ -56,8 +56,9 @@ def test_a_further_key_would_be_found(monkeypatch):
 
 
 def test_no_key_is_listed_twice():
-    assert len({each.key for each in NEEDED}) == len(NEEDED)
     for family in families.FAMILIES:
+        keys = [each.key for each in (*NEEDED, *families.FAMILIES[family].needed)]
+        assert len(set(keys)) == len(keys)
         assert followed_keys(families.FAMILIES[family]).isdisjoint(WITHOUT_EFFECT)
 
 
@@ -88,7 +89,7 @@ def test_keys_without_effect_have_none(name, tmp_path):
     """With another value of each, the numbers of transformers are still ours."""
     assert OTHER_VALUES.keys() == WITHOUT_EFFECT.keys()
     family = getattr(transformers, name + "Config").model_type
-    needed = {each.key for each in NEEDED if each.families is not None and family in each.families}
+    needed = {each.key for each in families.FAMILIES[family].needed}
     values = {key: value for key, value in OTHER_VALUES.items() if key not in needed}
     for head in ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoice"):
         path = tmp_path / head
@@ -139,14 +140,13 @@ REFUSED = {
 @pytest.mark.parametrize("name", FAMILIES)
 def test_keys_with_which_transformers_computes_something_else_are_refused_by_name(name, tmp_path, refused):
     """At `albert.load` and `albert convert`; the values that are needed open."""
-    assert {each.key for each in NEEDED} == REFUSED.keys()
+    of_families = [each for family in families.FAMILIES.values() for each in family.needed]
+    assert {each.key for each in (*NEEDED, *of_families)} == REFUSED.keys()
     model = make(name, "ForMultipleChoice")
     model.save_pretrained(tmp_path)
     plain = (tmp_path / "config.json").read_text()
     family = model.config.model_type
-    for needed in NEEDED:
-        if needed.families is not None and family not in needed.families:
-            continue
+    for needed in (*NEEDED, *families.FAMILIES[family].needed):
         for value in REFUSED[needed.key]:
             rewrite(tmp_path, **{needed.key: value})
             refused(lambda: albert.load(tmp_path), 78, needed.key, json.dumps(value)[:20])

@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 from tests.parity import FAMILIES, HEADS, IDS, TYPES, assert_same, make, ours, theirs
 
 import albert
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
 from albert.model.packing import pack

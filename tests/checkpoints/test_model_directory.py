@@ -24,8 +24,9 @@ from tests.tiny import tiny_config
 
 import albert
 from albert.checkpoints.card import BaseModel, Card, Measured, WrittenModel, model_card
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import MODELS, kind_of
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
+from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
 from albert.cli.main import run
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel

@@ -24,8 +24,9 @@ from tests.parity import (
 from tests.tiny import tiny_config
 from torch import nn
 
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import KINDS, MODELS
-from albert.checkpoints.model_directory import open_model, read_config, write_model
+from albert.checkpoints.model_directory import open_model, write_model
 from albert.model.packing import pack
 
 VARIANTS = {

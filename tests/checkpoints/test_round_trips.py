@@ -15,13 +15,7 @@ from torch import nn
 import albert
 from albert.checkpoints.huggingface import MODELS, Kind, from_transformers, to_transformers
 from albert.checkpoints.loading import checkpoint_warnings
-from albert.checkpoints.model_directory import (
-    config_to_json,
-    open_model,
-    read_config,
-    save_model_directory,
-    write_model,
-)
+from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.packing import pack
 from albert.recipes.architecture import PRESETS, AlbertConfig

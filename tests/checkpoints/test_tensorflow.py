@@ -10,8 +10,8 @@ import torch
 from tests.refusals import refusal
 
 from albert.checkpoints.convert import ConversionOptions, read_tensorflow
-from albert.checkpoints.huggingface import from_transformers
-from albert.checkpoints.loading import architecture_of, require_complete
+from albert.checkpoints.huggingface import architecture_of, from_transformers
+from albert.checkpoints.loading import require_complete
 from albert.checkpoints.model_directory import open_model
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import build_model
-from albert.checkpoints.model_directory import read_config, save_model_directory
+from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 
 TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"

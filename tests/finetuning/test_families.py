@@ -11,7 +11,7 @@ import transformers
 from tests.parity import from_texts
 
 import albert
-from albert.checkpoints.model_directory import read_config
+from albert.checkpoints.config_json import read_config
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
 from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer

@@ -13,7 +13,8 @@ from tests.refusals import refusal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import albert
-from albert.checkpoints.model_directory import open_model, read_config
+from albert.checkpoints.config_json import read_config
+from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.columns.read import read_task
 from albert.finetuning import probe

@@ -10,7 +10,8 @@ import transformers
 from tests.refusals import refusal
 
 import albert
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.checkpoints.config_json import read_config
+from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.batches import prepare_split, read_examples
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.initial_model import RandomEncoder, initial_model

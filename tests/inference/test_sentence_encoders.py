@@ -15,7 +15,7 @@ from tests.parity import from_texts
 from tests.refusals import refusal
 
 import albert
-from albert.checkpoints.model_directory import read_config
+from albert.checkpoints.config_json import read_config
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError

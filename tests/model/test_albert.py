@@ -21,13 +21,11 @@ from albert.model.albert import (
     AlbertForSequenceClassification,
     AlbertModel,
     SpanBeamRow,
-    allowed_depths,
     output_rows,
-    plan_for_depth,
     set_depth,
 )
 from albert.model.packing import pack
-from albert.model.sharing import sharing_plan
+from albert.model.sharing import allowed_depths, plan_for_depth, sharing_plan
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.card import CARD_NAME, BaseModel, base_of
-from albert.checkpoints.families import family_of
+from albert.checkpoints.config_json import CONFIG_NAME, read_config
 from albert.checkpoints.hub import copy_examples, copy_task, refuse_archive
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     CLASSIFIERS,
     OBJECTIVE_KEY,
     PREDICTIONS_BIAS,
+    architecture_of,
+    belongs_to,
     from_transformers,
     kind_of,
     n_outputs,
@@ -31,19 +33,15 @@ from albert.checkpoints.loading import (
     QUANTIZATION_KEY,
     WEIGHTS_NAME,
     LoadingReport,
-    architecture_of,
-    belongs_to,
     checkpoint_warnings,
     require_complete,
     require_finite,
 )
 from albert.checkpoints.model_directory import (
-    CONFIG_NAME,
     FINGERPRINT_KEY,
     describe_model,
     open_model,
     parameters_by_part,
-    read_config,
     require_matching_tokenizer,
     short_card,
     write_files,
@@ -59,6 +57,7 @@ from albert.checkpoints.tensorflow import (
     map_variables,
     read_albert_config,
 )
+from albert.model.families import family_of
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.files import new_directory

@@ -1,7 +1,7 @@
 """Conversion between our models and transformers': names of parameters and classes, old names, kinds of heads.
 
 The names of each family (ALBERT, BERT, DistilBERT, RoBERTa, XLM-R, ELECTRA) are one table, read in both directions
-(`albert.checkpoints.families`). What differs in more than the name:
+(`albert.model.families`). What differs in more than the name:
 - transformers has no sharing of attention or feed-forward blocks alone: the shared block is written once for each
   layer, and read back as one block after checking that the copies are equal.
 - transformers' ALBERT always has an embedding-to-hidden map: if both sizes are equal and we have none, the identity is
@@ -22,7 +22,6 @@ from typing import Any, Literal, SupportsIndex, get_args
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints.families import FAMILIES, OWN_PREFIX, Family, family_of
 from albert.model.albert import (
     AlbertForJointQuestionAnswering,
     AlbertForMaskedLM,
@@ -34,6 +33,7 @@ from albert.model.albert import (
     AlbertForTokenClassification,
     AlbertModel,
 )
+from albert.model.families import FAMILIES, OWN_PREFIX, Family, family_of
 from albert.model.sharing import sharing_plan
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -182,7 +182,7 @@ def to_transformers(
     if family.first_position:  # unused rows come first
         unused = positions.new_zeros(family.first_position, positions.shape[1])
         tensors[own_prefix + _POSITIONS] = torch.cat((unused, positions))
-    if _TYPES not in family.names:  # the only token type is part of the positions
+    if not family.has_token_types:  # the only token type is part of the positions
         tensors[own_prefix + _POSITIONS] = positions + tensors.pop(own_prefix + _TYPES)[0]
     if not family.has_pooler and architecture == "AlbertModel":
         tensors = {ours: tensor for ours, tensor in tensors.items() if not ours.startswith(f"{own_prefix}pooler.")}
@@ -272,7 +272,7 @@ def _take_our_tables(
             raise DamagedData(where, why)
         renamed[BACKBONE_PREFIX + _POSITIONS] = positions[family.first_position :]
     words = renamed.get(BACKBONE_PREFIX + _WORDS)
-    if words is not None and _TYPES not in family.names:
+    if words is not None and not family.has_token_types:
         renamed[BACKBONE_PREFIX + _TYPES] = words.new_zeros(config.type_vocab_size, words.shape[-1])
         in_file[BACKBONE_PREFIX + _TYPES] = BACKBONE_PREFIX + _TYPES
 
@@ -412,3 +412,34 @@ def written_num_labels(architecture: str, tensors: Mapping[str, Tensor]) -> int 
     if architecture in ("AlbertForPreTraining", "AlbertForQuestionAnswering"):
         return 2
     return n_outputs(architecture, tensors)
+
+
+_HEADS_OF = {
+    "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
+    "AlbertForPairClassification": ("pair_classifier",),
+    "AlbertForQuestionAnswering": ("qa_outputs",),
+    **dict.fromkeys(CLASSIFIERS, ("classifier",)),
+    "AlbertForPreTraining": ("predictions", "sop_classifier"),
+    "AlbertForMaskedLM": ("predictions",),
+    "AlbertModel": (),
+}
+"""The heads of each class; a task's head takes precedence over those of pre-training."""
+
+
+def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
+    """The class to which tensors belong, by their heads.
+
+    `stated` is the class in `config.json`, which decides between the classes with a `classifier`.
+    """
+    heads = {name.split(".", 1)[0] for name in names}
+    architecture = next(name for name, parts in _HEADS_OF.items() if heads.issuperset(parts))
+    return stated if stated in CLASSIFIERS and architecture in CLASSIFIERS else architecture
+
+
+def belongs_to(name: str, architecture: str) -> bool:
+    """Return whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
+    part, _, inside = name.partition(".")
+    if architecture.endswith("QuestionAnswering") and inside.startswith("pooler."):
+        return False
+    next_sentence = architecture == "AlbertForMaskedLM" and part == "nsp_classifier"
+    return name.startswith(BACKBONE_PREFIX) or part in _HEADS_OF[architecture] or next_sentence

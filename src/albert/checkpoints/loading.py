@@ -1,7 +1,6 @@
 """Loading weights: safetensors in one file or several, 8-bit matrices, and a report on every tensor.
 
-A pickle is never loaded. Also: warnings about faulty published models, numbers of groups that do not divide the number
-of layers, and the class of transformers to which a set of tensors belongs."""
+A pickle is never loaded. Also: warnings about faulty published models."""
 
 import logging
 import math
@@ -18,12 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from albert.checkpoints.families import family_of
 from albert.checkpoints.hub import INDEX_NAME, INT8_WEIGHTS_NAME, MODULES_NAME, WEIGHTS_NAME
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     BUFFERS,
-    CLASSIFIERS,
     HEADS,
     KINDS,
     RenamedTensors,
@@ -33,6 +30,7 @@ from albert.checkpoints.huggingface import (
 )
 from albert.model.albert import AlbertModel
 from albert.model.encoder import InputScale, LayerScales, initialize, on_meta_device
+from albert.model.families import family_of
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
@@ -471,39 +469,7 @@ def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple
     return tuple(notes)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The class of transformers to which a set of tensors belongs, by its head.
-
-_HEADS = {
-    "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
-    "AlbertForPairClassification": ("pair_classifier",),
-    "AlbertForQuestionAnswering": ("qa_outputs",),
-    **dict.fromkeys(CLASSIFIERS, ("classifier",)),
-    "AlbertForPreTraining": ("predictions", "sop_classifier"),
-    "AlbertForMaskedLM": ("predictions",),
-    "AlbertModel": (),
-}
-"""The heads of each class; a task's head takes precedence over those of pre-training."""
-_WITHOUT_POOLER = {*_HEADS} - {"AlbertForSequenceClassification", "AlbertForMultipleChoice", "AlbertForPreTraining"}
-
-
-def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
-    """The class to which tensors belong, by their heads.
-
-    `stated` is the class in `config.json`, which decides between the classes with a `classifier`.
-    """
-    heads = {name.split(".", 1)[0] for name in names}
-    architecture = next(name for name, parts in _HEADS.items() if heads.issuperset(parts))
-    return stated if stated in CLASSIFIERS and architecture in CLASSIFIERS else architecture
-
-
-def belongs_to(name: str, architecture: str) -> bool:
-    """Return whether a class has this tensor. A masked language model keeps its pooler, as in published models."""
-    part, _, inside = name.partition(".")
-    if architecture.endswith("QuestionAnswering") and inside.startswith("pooler."):
-        return False
-    next_sentence = architecture == "AlbertForMaskedLM" and part == "nsp_classifier"
-    return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture] or next_sentence
+_WITHOUT_POOLER = {*KINDS} - {"AlbertForSequenceClassification", "AlbertForMultipleChoice", "AlbertForPreTraining"}
 
 
 def require_complete(renamed: RenamedTensors, architecture: str, config: AlbertConfig, where: str) -> None:

@@ -1,12 +1,13 @@
 """Google's TensorFlow checkpoints of ALBERT and BERT: files, configuration, names of variables in transformers."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from albert.checkpoints.families import NAMES
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
 from albert.recipes.architecture import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
@@ -285,7 +286,7 @@ def _visible(files: Iterable[Path]) -> list[Path]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The variables of Google's ALBERT and their names in transformers (`names.toml`). TF-Hub adds the prefix `module/`.
+# The variables of Google's models and their names in transformers (`tensorflow.toml`). TF-Hub adds `module/` before.
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,7 @@ class Target:
     transposed: bool = False
 
 
+_NAMES = tomllib.loads((files("albert.checkpoints") / "tensorflow.toml").read_text(encoding="utf-8"))
 _PARTS = {
     "plain": {"": ("", False)},
     "dense": {"/kernel": (".weight", True), "/bias": (".bias", False)},
@@ -305,9 +307,9 @@ _PARTS = {
 
 
 def _targets(part: str) -> dict[str, Target]:
-    """The variables of a part of the model in `names.toml` -> their targets."""
+    """The variables of a part of the model in `tensorflow.toml` -> their targets."""
     targets = {}
-    for kind, modules in NAMES["tensorflow"][part].items():
+    for kind, modules in _NAMES[part].items():
         for variable, module in modules.items():
             for ending, (parameter, transposed) in _PARTS[kind].items():
                 targets[variable + ending] = Target(module + parameter, transposed)

@@ -83,7 +83,7 @@ def convert(
         import torch
 
         from albert.checkpoints import convert as conversions
-        from albert.checkpoints.model_directory import read_config
+        from albert.checkpoints.config_json import read_config
         from albert.inference.abilities import trained_on_pairs
 
     overrides = {

@@ -13,8 +13,9 @@ from albert.finetuning.batches import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import decoded_outputs, score_predictions
 from albert.finetuning.opened_model import open_for_task
 from albert.inference.engine import InferencePrecision, PackedModel
-from albert.model.albert import check_depth, set_depth
+from albert.model.albert import set_depth
 from albert.model.cost import count_flops
+from albert.model.sharing import check_depth
 from albert.recipes.architecture import AlbertConfig
 from albert.report.evaluations import result_of_depths
 from albert.report.result import Result

@@ -122,8 +122,8 @@ def training_rows(saved: "TableTask") -> "ReadTask | None":
 
 def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "TableTask":
     """Kind and labels from a model's configuration; the options must name the columns, unless it tags words."""
+    from albert.checkpoints.config_json import read_config
     from albert.checkpoints.huggingface import kind_of
-    from albert.checkpoints.model_directory import read_config
     from albert.tasks.table_task import TASK_FILE, TableTask
 
     _, extra = read_config(directory)

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from albert import __version__
+from albert.checkpoints.config_json import CONFIG_NAME, read_config
 from albert.checkpoints.hub import find_model
-from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.render import (
     LABELS,
     bold,

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import read_config
 from albert.columns.read import for_other_file
 from albert.commands.checks import check_options_of_task
 from albert.commands.columns import ReadingKeys

@@ -9,17 +9,12 @@ import torch
 from torch import nn
 
 from albert.checkpoints.card import BaseModel, base_of
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
-from albert.checkpoints.model_directory import (
-    OpenedModel,
-    open_model,
-    read_config,
-    tokenizer_of,
-    weights_fingerprint,
-)
+from albert.checkpoints.model_directory import OpenedModel, open_model, tokenizer_of, weights_fingerprint
 from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVectors, sentence_vectors_of
 from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
 from albert.finetuning.fill_in import Beginning

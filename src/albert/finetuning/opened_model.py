@@ -9,10 +9,11 @@ from typing import Any
 
 from torch import nn
 
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
-from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import open_model, tokenizer_of
 from albert.model.albert import set_depth
 from albert.recipes.finetuning import TaskRecipe
 from albert.runtime.errors import InvalidConfiguration

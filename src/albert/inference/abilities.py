@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from albert.checkpoints import model_directory
+from albert.checkpoints import config_json, model_directory
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of, stated_length
@@ -61,7 +61,7 @@ def pipelines_of(
         model=str(opened.directory),
         drawn=tuple(opened.loading_report.drawn),
         config=opened.extra,
-        labels=tuple(model_directory.label_names(opened.extra, model.classifier.out_features)) if has_labels else (),
+        labels=tuple(config_json.label_names(opened.extra, model.classifier.out_features)) if has_labels else (),
         score_activation=score_activation(opened.extra),
         threshold=threshold,
         vectors=vectors,
@@ -100,7 +100,7 @@ class TrainedModel(NamedTuple):
 
 def open_trained(directory: Path) -> TrainedModel:
     """Open a model directory with the trained part of its head."""
-    stated = kind_of(model_directory.read_config(directory)[1])
+    stated = kind_of(config_json.read_config(directory)[1])
     model_kind = stated
     opened = model_directory.open_model(directory, model_kind)
     left_out = ""

@@ -16,21 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from albert.checkpoints.config_json import read_config, written_class
 from albert.checkpoints.cross_encoders import score_activation
-from albert.checkpoints.families import family_of
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Kind, kind_of
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
-from albert.checkpoints.model_directory import (
-    FINGERPRINT_KEY,
-    OpenedModel,
-    open_model,
-    read_config,
-    tokenizer_of,
-    written_class,
-)
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model, tokenizer_of
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, SentenceVectors, sentence_vectors_of
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.encoder import on_meta_device
+from albert.model.families import family_of
 from albert.model.packing import PackedSequences, pack
 from albert.recipes.architecture import Activation, AlbertConfig
 from albert.runtime.devices import pick_device

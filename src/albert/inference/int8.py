@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from albert.checkpoints import loading
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
+from albert.checkpoints.config_json import CONFIG_NAME
 from albert.checkpoints.cross_encoders import activation_keys
 from albert.checkpoints.hub import copy_examples, copy_task, find_model, first_example, name_of
 from albert.checkpoints.huggingface import written_num_labels
-from albert.checkpoints.model_directory import CONFIG_NAME, FINGERPRINT_KEY, require_matching_tokenizer, written_model
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import sentence_vectors_of, write_sentence_vectors
 from albert.inference.abilities import TrainedModel, open_trained
 from albert.inference.calibration import (

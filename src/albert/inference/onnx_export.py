@@ -21,17 +21,12 @@ from torch import nn
 
 from albert import __version__
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
+from albert.checkpoints.config_json import CONFIG_NAME, label_names
 from albert.checkpoints.cross_encoders import activation_keys, score_activation
 from albert.checkpoints.hub import find_model, first_example, name_of
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind, written_num_labels
 from albert.checkpoints.loading import CALIBRATION_KEY, QUANTIZATION_KEY
-from albert.checkpoints.model_directory import (
-    CONFIG_NAME,
-    FINGERPRINT_KEY,
-    label_names,
-    require_matching_tokenizer,
-    written_model,
-)
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, require_matching_tokenizer, written_model
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of
 from albert.inference import int8
 from albert.inference.abilities import TrainedModel, lengths_of, open_trained

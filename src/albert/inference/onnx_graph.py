@@ -16,6 +16,7 @@ from albert.inference.linears import INT8_MAX, is_worth_quantizing, quantize_mat
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel
 from albert.model.attention import AttentionBlock
 from albert.model.encoder import FeedForwardBlock, InputScale, LayerScales
+from albert.model.families import family_of
 from albert.recipes.architecture import Activation
 
 MIN_OPSET = 17
@@ -164,7 +165,7 @@ class GraphWriter:
     def pooled(self, model: Any, hidden: str) -> str:
         """The state at [CLS] through the pooler: [batch, H]."""
         mapped = self.layer(self.node("Gather", hidden, 0, axis=1), "pooler", model.pooler)
-        return self.activation(mapped, model.config.pooler_activation)
+        return self.activation(mapped, family_of(model.config).pooler_activation)
 
     def read_by_head(self, model: Any, hidden: str) -> str:
         """What a head for a whole text reads (`AlbertConfig.head_pooling`): [batch, H]."""

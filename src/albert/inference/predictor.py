@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float32
 from torch import nn
 
-from albert.checkpoints import model_directory
+from albert.checkpoints import config_json, model_directory
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.sentence_transformers import SentenceVectors, open_dense, sentence_vectors_of
@@ -143,7 +143,7 @@ class Predictor(CopiedByPath):
         torch_device = pick_device(device)
         choose_precision(precision, torch_device)
         directory = find_model(path_or_id)
-        config, extra = model_directory.read_config(directory)
+        config, extra = config_json.read_config(directory)
         tokenizer = load_tokenizer(directory)
         model_directory.require_matching_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
         model_kind = kind_of(extra)

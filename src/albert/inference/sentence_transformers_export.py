@@ -10,9 +10,9 @@ from typing import get_args
 
 import torch
 
-from albert.checkpoints import model_directory
+from albert.checkpoints import config_json, model_directory
 from albert.checkpoints.card import CARD_NAME, Card, base_of, model_card
-from albert.checkpoints.families import family_of
+from albert.checkpoints.config_json import CONFIG_NAME
 from albert.checkpoints.hub import (
     EXAMPLES_NAME,
     HUB_FILES,
@@ -26,7 +26,6 @@ from albert.checkpoints.hub import (
 )
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.loading import QUANTIZATION_KEY, stored_tensors, write_tensors
-from albert.checkpoints.model_directory import CONFIG_NAME
 from albert.checkpoints.sentence_transformers import (
     SENTENCE_KEY,
     SentencePooling,
@@ -35,6 +34,7 @@ from albert.checkpoints.sentence_transformers import (
     write_sentence_vectors,
 )
 from albert.inference.abilities import lengths_of
+from albert.model.families import family_of
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json, to_json
@@ -65,7 +65,7 @@ def save_for_sentence_transformers(
     if pooling is not None and pooling not in known:
         raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {', '.join(known)}")
     directory = find_model(model)
-    config, extra = model_directory.read_config(directory)
+    config, extra = config_json.read_config(directory)
     if QUANTIZATION_KEY in extra:
         why = "its matrices are integers, which sentence-transformers does not read"
         raise InvalidConfiguration(directory, why, "export the model that it was quantised from")
@@ -88,7 +88,7 @@ def save_for_sentence_transformers(
         content = read_json_object(directory / CONFIG_NAME)
         for name in (*_OF_A_HEAD, "torch_dtype"):
             content.pop(name, None)
-        encoder_class = model_directory.written_class("AlbertModel", config)
+        encoder_class = config_json.written_class("AlbertModel", config)
         save_json(copy / CONFIG_NAME, content | {"architectures": [encoder_class], "dtype": "float32"})
         own = sentence_vectors_of(extra) or SentenceVectors()
         max_length = own.max_length or lengths_of(model_kind, opened).max_length

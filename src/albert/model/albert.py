@@ -1,7 +1,7 @@
 """ALBERT, and ALBERT with each kind of head; class names are those of transformers.
 
-Also: the factorised embedding, the joint question-answering head (SQuAD 2.0), splitting outputs by sequence, and
-changing the depth or the dropout of an existing model."""
+Also: the factorised embedding, splitting outputs by sequence, and changing the depth or the dropout of an existing
+model."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from albert.model.encoder import ACTIVATIONS, Encoder, initialize
-from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
+from albert.model.families import family_of
+from albert.model.heads import JointSpanHead, MaskedLanguageModelHead, SentenceOrderHead, SpanHead
 from albert.model.packing import (
     PackedSequences,
     mean_states,
@@ -22,8 +23,8 @@ from albert.model.packing import (
     split_segments,
     tokens_in_other_segment,
 )
-from albert.model.sharing import LayerApplication, sharing_plan
-from albert.recipes.architecture import MAX_DEPTH_FACTOR, AlbertConfig
+from albert.model.sharing import check_depth, plan_for_depth
+from albert.recipes.architecture import AlbertConfig
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -84,7 +85,7 @@ class AlbertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         initialize(self, config.initializer_range)
-        if config.family == "distilbert":  # it has no token types: zeros that are not trained
+        if not family_of(config).has_token_types:  # zeros that are not trained
             types = self.embeddings.token_type_embeddings.weight.requires_grad_(False)
             nn.init.zeros_(types)
 
@@ -98,9 +99,9 @@ class AlbertModel(nn.Module):
         return [embedded, *self.encoder.each_layer(embedded, packed)]
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """One vector per sequence: an activation (`AlbertConfig.pooler_activation`) of a map of the state at [CLS]."""
+        """One vector per sequence: an activation (`Family.pooler_activation`) of a map of the state at [CLS]."""
         assert self.pooler is not None, "built without a pooler"
-        return ACTIVATIONS[self.config.pooler_activation](self.pooler(hidden[packed.first_positions]))
+        return ACTIVATIONS[family_of(self.config).pooler_activation](self.pooler(hidden[packed.first_positions]))
 
 
 Pooling = Literal["mean", "cls", "max", "weighted"]
@@ -344,10 +345,8 @@ class AlbertForQuestionAnswering(_TaskModel):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Joint question-answering head (SQuAD 2.0, paper §4.2): start, end given the start, and whether there is an answer.
-#
-# The paper uses the head of XLNet (Yang et al. 2019), which predicts "no answer" separately instead of as a span.
-# transformers has no such class for ALBERT.
+# ALBERT with the joint question-answering head (SQuAD 2.0, paper §4.2): start, end given the start, and whether there
+# is an answer. transformers has no such class.
 
 BEAM = 5
 """Number of starts for which ends are computed."""
@@ -371,37 +370,6 @@ class SpanBeam(NamedTuple):
     """Positions of the best starts within their sequence; short sequences repeat one."""
     ends: Float[Tensor, "tokens beam"]
     unanswerable: Float[Tensor, " sequences"]
-
-
-class JointSpanHead(nn.Module):
-    """Computes start logits, end logits given a start, and the "no answer" logit of a sequence."""
-
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.start = nn.Linear(width, 1)
-        self.end_dense = nn.Linear(2 * width, width)
-        self.end_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.end = nn.Linear(width, 1)
-        self.answer_dense = nn.Linear(2 * width, width)
-        self.dropout = Dropout(config.classifier_dropout_prob)
-        self.answer = nn.Linear(width, 1, bias=False)
-
-    def starts(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
-        """Start logit of every token."""
-        return self.start(hidden).squeeze(-1)
-
-    def ends(self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
-        """End logit of every token, given the state of the start of its sequence's answer."""
-        joint = self.end_dense(torch.cat([hidden, start], dim=-1)).tanh()
-        return self.end(self.end_layer_norm(joint)).squeeze(-1)
-
-    def unanswerable(
-        self, expected_start: Float[Tensor, "sequences H"], first: Float[Tensor, "sequences H"]
-    ) -> Float[Tensor, " sequences"]:
-        """Logit of "no answer", from the expected state of the start and the state of [CLS]."""
-        joint = self.answer_dense(torch.cat([expected_start, first], dim=-1)).tanh()
-        return self.answer(self.dropout(joint)).squeeze(-1)
 
 
 class AlbertForJointQuestionAnswering(nn.Module):
@@ -505,22 +473,6 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
 # all layers share their parameters.
 
 
-def allowed_depths(config: AlbertConfig) -> range:
-    """Depths at which a model can run, in layers."""
-    shares_all = config.sharing == "all" and config.num_hidden_groups == 1
-    return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if shares_all else 1) + 1)
-
-
-def check_depth(config: AlbertConfig, depth: int) -> None:
-    """Raise InvalidConfiguration if a model cannot run at this depth."""
-    allowed = allowed_depths(config)
-    if depth in allowed and not isinstance(depth, bool | float):
-        return
-    shared = "which are one layer" if len(allowed) > config.num_hidden_layers else "not all of them the same"
-    why = f"is {depth!r}, the model has {config.num_hidden_layers} layers, {shared}"
-    raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
-
-
 def set_depth(model: nn.Module, depth: int) -> None:
     """Make a model apply `depth` layers; its configuration does not change.
 
@@ -532,13 +484,6 @@ def set_depth(model: nn.Module, depth: int) -> None:
     check_depth(config, depth)
     backbone: Any = getattr(model, "albert", model)
     backbone.encoder.plan = plan_for_depth(config, depth)
-
-
-def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
-    """Applications of the first `depth` layers; the plan repeats beyond the trained depth."""
-    plan = sharing_plan(config)
-    n_applications = depth * config.inner_group_num
-    return (plan * -(-n_applications // len(plan)))[:n_applications]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from albert.model.attention import to_matmul_dtype
 from albert.model.encoder import ACTIVATIONS, activate
 from albert.model.packing import pad_rows
 from albert.recipes.architecture import AlbertConfig
-from albert.runtime.devices import linear, product
+from albert.runtime.devices import Dropout, linear, product
 
 # --------------------------------------------------------------------------------------------------------------------
 # Cross-entropy without all vocabulary logits in memory.
@@ -178,3 +178,37 @@ class SpanHead(nn.Module):
         """Start and end logits."""
         start, end = self.outputs(hidden).unbind(-1)
         return start, end
+
+
+class JointSpanHead(nn.Module):
+    """Computes start logits, end logits given a start, and the "no answer" logit of a sequence (paper §4.2).
+
+    The head of XLNet (Yang et al. 2019), which predicts "no answer" separately instead of as a span.
+    """
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.start = nn.Linear(width, 1)
+        self.end_dense = nn.Linear(2 * width, width)
+        self.end_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.end = nn.Linear(width, 1)
+        self.answer_dense = nn.Linear(2 * width, width)
+        self.dropout = Dropout(config.classifier_dropout_prob)
+        self.answer = nn.Linear(width, 1, bias=False)
+
+    def starts(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
+        """Start logit of every token."""
+        return self.start(hidden).squeeze(-1)
+
+    def ends(self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
+        """End logit of every token, given the state of the start of its sequence's answer."""
+        joint = self.end_dense(torch.cat([hidden, start], dim=-1)).tanh()
+        return self.end(self.end_layer_norm(joint)).squeeze(-1)
+
+    def unanswerable(
+        self, expected_start: Float[Tensor, "sequences H"], first: Float[Tensor, "sequences H"]
+    ) -> Float[Tensor, " sequences"]:
+        """Logit of "no answer", from the expected state of the start and the state of [CLS]."""
+        joint = self.answer_dense(torch.cat([expected_start, first], dim=-1)).tanh()
+        return self.answer(self.dropout(joint)).squeeze(-1)

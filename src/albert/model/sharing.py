@@ -5,7 +5,8 @@ several applications use exists once in memory."""
 
 from dataclasses import dataclass
 
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import MAX_DEPTH_FACTOR, AlbertConfig
+from albert.runtime.errors import InvalidConfiguration
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,31 @@ def n_attention_blocks(config: AlbertConfig) -> int:
 def n_feed_forward_blocks(config: AlbertConfig) -> int:
     """Number of feed-forward blocks in memory."""
     return 1 + max(application.feed_forward for application in sharing_plan(config))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Other depths (paper, appendix A.1): the first N layers, or more layers than a model was trained with if all layers
+# share their parameters.
+
+
+def allowed_depths(config: AlbertConfig) -> range:
+    """Depths at which a model can run, in layers."""
+    shares_all = config.sharing == "all" and config.num_hidden_groups == 1
+    return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if shares_all else 1) + 1)
+
+
+def check_depth(config: AlbertConfig, depth: int) -> None:
+    """Raise InvalidConfiguration if a model cannot run at this depth."""
+    allowed = allowed_depths(config)
+    if depth in allowed and not isinstance(depth, bool | float):
+        return
+    shared = "which are one layer" if len(allowed) > config.num_hidden_layers else "not all of them the same"
+    why = f"is {depth!r}, the model has {config.num_hidden_layers} layers, {shared}"
+    raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
+
+
+def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
+    """Applications of the first `depth` layers; the plan repeats beyond the trained depth."""
+    plan = sharing_plan(config)
+    n_applications = depth * config.inner_group_num
+    return (plan * -(-n_applications // len(plan)))[:n_applications]

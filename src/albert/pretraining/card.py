@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from albert.checkpoints.card import BaseModel, Card, Measured
-from albert.checkpoints.families import family_of
 from albert.model.cost import count_parameters
+from albert.model.families import family_of
 from albert.pretraining.saved_run import StartRecord
 from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe
 from albert.runtime.devices import describe_machine

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from albert.checkpoints.config_json import CONFIG_NAME, read_config
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of, sentence_objective
-from albert.checkpoints.model_directory import CONFIG_NAME, open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import open_model, tokenizer_of
 from albert.checkpoints.warm_start import trained_length
 from albert.pretraining.batches import PretrainingBatch, pretraining_objective
 from albert.pretraining.sampling import PretrainingSamples, SampleSource, micro_batches, samples_of

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from albert.checkpoints.card import base_of
+from albert.checkpoints.config_json import read_config
 from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import sentence_objective
 from albert.checkpoints.model_directory import (
     FINGERPRINT_KEY,
     OpenedModel,
     open_model,
-    read_config,
     tokenizer_of,
     weights_fingerprint,
 )

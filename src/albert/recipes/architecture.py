@@ -124,16 +124,6 @@ class AlbertConfig:
         differs = self.embedding_size != self.hidden_size
         return differs if self.embedding_projection is None else self.embedding_projection
 
-    @property
-    def pooler_activation(self) -> Literal["tanh", "relu", "gelu"]:
-        """The activation of the pooler; the maps before the classifiers of DistilBERT and ELECTRA have other ones."""
-        match self.family:
-            case "distilbert":
-                return "relu"
-            case "electra":
-                return "gelu"
-        return "tanh"
-
     def with_match_embedding(self) -> "AlbertConfig":
         """The architecture with one more token type, which marks the tokens that occur in the other segment."""
         if self.match_embedding:

@@ -2,7 +2,7 @@
 
 A span starts in the window where its first token has most context (Devlin et al. 2019), ends in the same window and has
 a maximal number of tokens. With independent logits its score is the sum of both, unnormalised, so that windows can be
-compared, and "no answer" is start and end at [CLS]. With a joint head (`JointSpanHead` in `albert.model.albert`) the
+compared, and "no answer" is start and end at [CLS]. With a joint head (`JointSpanHead` in `albert.model.heads`) the
 score is the logarithm of p(start) p(end | start), and "no answer" has a separate logit."""
 
 from collections.abc import Iterable, Sequence

@@ -162,9 +162,9 @@ class EmbeddingRun(RunWork[FinetuningResult]):
         """The scores before and after, and what was learned from."""
         if not self.ranks.is_first:
             return {}
-        initial = time.perf_counter()
+        began = time.perf_counter()
         after = self.task.evaluate()
-        seconds = time.perf_counter() - initial
+        seconds = time.perf_counter() - began
         figures = {
             "steps": training.steps,
             "epochs": self.encoder.recipe.epochs_of(training.steps),

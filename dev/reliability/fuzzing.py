@@ -37,6 +37,7 @@ from albert.inference.server.app import application
 from albert.inference.server.batching import Service
 from albert.inference.server.limits import Limits as ServerLimits
 from albert.recipes.pretraining import PretrainingRecipe
+from albert.runtime.devices import mkl_uses_every_kernel
 from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import load_versioned, read_journal
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
@@ -288,7 +289,7 @@ BY_NAME = {parser.name: parser for parser in PARSERS}
 
 @trial(LOADING_RUNS_NOTHING, f"mutated inputs of {len(PARSERS)} parsers", 96, 24_000, 2_000_000)
 def fuzzing(tries: Tries) -> None:
-    """Mutate samples for each parser in turn; failing inputs are kept in the folder, for tests/reliability/regressions."""
+    """Mutate samples for each parser in turn; failing inputs are kept in the folder, for regressions/ of the tests."""
     mutations = Mutations(Material(tries.folder / "material"), tries.folder, tries.seed)
     record_all(tries, mutations.work, Limits(tries.folder, SECONDS), mutations.keep, "slowest_seconds")
 
@@ -323,7 +324,8 @@ class Mutations:
 
 
 def arrange(parser: Parser, material: Material, folder: Path) -> None:
-    """Make the folder for a parser's file."""
+    """Make the folder for a parser's file; called before the process is forked in which the file is read."""
+    mkl_uses_every_kernel()  # is asked once a process, and opens torch's library, which no reader of a file may do
     if parser.beside is None:
         folder.mkdir(parents=True)
     else:

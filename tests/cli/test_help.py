@@ -53,6 +53,13 @@ LONGEST = {"evaluate": 146, "sweep": 132, "finetune": 122, "pretrain": 103, "pre
 """Lines of the longest pages; others have at most 66."""
 
 
+def test_the_first_example_of_finetune_is_a_table_of_ones_own(capsys):
+    text = " ".join(shown("finetune", capsys).split())
+    first = text.partition("albert finetune ")[2]
+    examples = re.findall(r"albert finetune (?:--train \S+|[a-z0-9.-]+ --data)", text)
+    assert examples and examples[0].startswith("albert finetune --train ") and first
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_terminal_of_80_columns(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")

@@ -227,6 +227,19 @@ def test_the_line_of_the_solved_head_is_printed_once_with_the_name_of_the_score(
     assert (shown.out + shown.err).count("head solved on frozen features") == 1
 
 
+def test_what_a_run_prints_before_its_scores_fits_on_half_a_screen(tmp_path, capsys):
+    """How the model was loaded is in the journal."""
+    rows = [f"the ship {i},{'bug billing praise'.split()[i % 3]}" for i in range(90)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", "tiny", "--device", "cpu"]
+    assert run([*command, "steps=1", "max_length=16", "--output", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    before = lines[: next(number for number, line in enumerate(lines) if "majority baseline" in line)]
+    assert 10 < len(before) <= 25
+    assert not [line for line in before if "manifest" in line or "newly initialised" in line]
+    assert "newly initialised" in (tmp_path / "run" / "journal.jsonl").read_text()
+
+
 def test_rows_without_a_text_have_no_part_in_the_first_score(tmp_path):
     rows = [f"the ship {i},{'bug' if i % 2 else 'billing'}" for i in range(80)] + [" ,bug"] * 400
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")

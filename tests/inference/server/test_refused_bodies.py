@@ -1,10 +1,13 @@
 """A refusal reaches clients that still send a body of 8 MB, and names what is wrong with a body that was read."""
 
 import http.client
+import importlib
+import importlib.util
 import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.inference.server.running_servers import Running, read_all, wait_until
@@ -57,7 +60,15 @@ def node_fetch(port: int, method: str, address: str, kind: str) -> tuple[int, st
     return command("node", "--input-type=module", "-e", NODE, method, url, kind)
 
 
-@pytest.mark.parametrize("client", [http_client, http_client_chunked, curl_chunked, node_fetch])
+def httpx_client(port: int, method: str, address: str, kind: str) -> tuple[int, str]:
+    name = next(name for name in ("httpx", "httpx2") if importlib.util.find_spec(name))  # of huggingface_hub
+    send: Any = importlib.import_module(name).request
+    url = f"http://127.0.0.1:{port}{address}"
+    reply = send(method, url, content=PART * PARTS, headers={"Content-Type": kind}, timeout=60)
+    return reply.status_code, reply.json()["error"]
+
+
+@pytest.mark.parametrize("client", [http_client, http_client_chunked, curl_chunked, node_fetch, httpx_client])
 def test_refusal_reaches_a_client_that_still_sends(client: Client, classifier, serve):
     server: Running = serve(classifier)
     for method, address, kind, status, why in (
@@ -66,7 +77,7 @@ def test_refusal_reaches_a_client_that_still_sends(client: Client, classifier, s
         ("POST", "/nothing", "application/json", 404, "no such address"),
         ("PUT", "/classify", "application/json", 405, "does not support this method"),
     ):
-        if client is http_client:  # its length is known before everything else
+        if client in (http_client, httpx_client):  # the length is known before everything else
             status, why = 413, "the body is longer"
         reply = client(server.port, method, address, kind)
         assert reply[0] == status and why in reply[1], (method, address, reply)

@@ -40,7 +40,9 @@ CANDIDATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 FOLDS = 5
 MAX_EXAMPLES = 20_000
 MAX_WORDS = 60_000
-"""A larger training set is sampled: before fine-tuning, and for cross-validation of a head that is the result."""
+"""A larger training set is sampled before fine-tuning."""
+MAX_COMPARED = 20_000
+"""Examples or words by which cross-validation chooses; a larger training set is sampled."""
 MAX_FEATURES = 60_000_000
 """Numbers in the features of a head that is the result, 480 MB: 156,000 rows of width 384. Above, rows are sampled."""
 MAX_ITERATIONS = 200
@@ -109,11 +111,10 @@ def solve_head(
     scores = None
     balanced = batches.class_weights is not None
     if cross_validate:
-        limit = MAX_WORDS if target.per_token else MAX_EXAMPLES
         part = np.ones(len(groups), np.bool_)
-        if len(groups) > limit:
+        if len(groups) > MAX_COMPARED:
             names = np.unique(groups)
-            n_chosen = max(2, int(len(names) * limit / len(groups)))
+            n_chosen = max(2, int(len(names) * MAX_COMPARED / len(groups)))
             chosen = stream("finetuning.frozen_head.sample", 0).permutation(len(names)) < n_chosen
             part = chosen[np.searchsorted(names, groups)]
         scores = cross_validated_losses(target, features[part], targets[part], groups[part], balanced)

@@ -30,6 +30,7 @@ OF_FINETUNE = {
     "seed=-1": "seed: is -1, at least 0 is needed",
     "workers=-1": "workers: is -1, at least 0 is needed",
     "page_examples=-1": "page_examples: is -1, at least 0 is needed",
+    "threshold=2": "threshold: is 2, a share above 0 and below 1 is needed",
     "depth=0": "depth: is 0, the model has 4 layers; choose one from 1 to 32",
     "depth=1000": "depth: is 1000, the model has 4 layers; choose one from 1 to 32",
     "architecture.num_hidden_groups=0": "architecture.num_hidden_groups: is 0, at least 1 is needed",

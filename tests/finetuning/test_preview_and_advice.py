@@ -229,7 +229,7 @@ def test_the_line_of_the_solved_head_is_printed_once_with_the_name_of_the_score(
 
 def test_what_a_run_prints_before_its_scores_fits_on_half_a_screen(tmp_path, capsys):
     """How the model was loaded is in the journal."""
-    rows = [f"the ship {i},{'bug billing praise'.split()[i % 3]}" for i in range(90)]
+    rows = [f"the ship {i},{['bug', 'billing', 'praise'][i % 3]}" for i in range(90)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", "tiny", "--device", "cpu"]
     assert run([*command, "steps=1", "max_length=16", "--output", str(tmp_path / "run")]) == 0

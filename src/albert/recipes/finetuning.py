@@ -317,6 +317,8 @@ class FinetuningSettings:
         counts = ("max_train_examples", "evaluate_every", "patience", "checkpoint_every", "micro_batch_tokens")
         require_range(self, "at least 1", *counts)
         require_range(self, "at least 0", "seed", "workers", "page_examples")
+        if self.threshold != "train":
+            require_range(self, "a share above 0 and below 1", "threshold")
 
     @property
     def evaluation_interval(self) -> int | None:

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import write_bytes, write_text, writing
 from albert.runtime.manifest import LAYOUT, open_input, read_input, require_layout
-from albert.runtime.words import kind_of_value
+from albert.runtime.words import counted, kind_of_value
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 2**27
@@ -160,7 +160,7 @@ def convert_value(hint: Any, value: Any, where: str) -> Any:
         _require(list, value, where)
         kinds = [items[0]] * len(value) if items[-1] is Ellipsis else items
         if len(kinds) != len(value):
-            raise InvalidConfiguration(where, f"has {len(value)} items, {len(kinds)} are expected")
+            raise InvalidConfiguration(where, f"has {counted(len(value), 'items')}, {len(kinds)} are expected")
         return tuple(convert_value(kind, item, where) for kind, item in zip(kinds, value, strict=True))
     if origin in (dict, Counter):
         _require(dict, value, where)

@@ -248,7 +248,7 @@ def test_rows_without_a_text_have_no_part_in_the_first_score(tmp_path):
     assert read.tables["train"].counts["rows_without_text"] == 400
 
 
-SEEN = "that the model was trained on: these scores do not hold for other rows"
+SEEN = "the model was trained on: these scores do not hold for other rows"
 
 
 def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp_path, capsys):
@@ -263,7 +263,7 @@ def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp
     files = {"train": tmp_path / "rows.csv", "dev": tmp_path / "dev.csv"}
     with_dev = albert.finetune(**files, model=pretrained, output=tmp_path / "b", **UNLEARNED)
     for model, seen in ((held_out.model, 36), (with_dev.model, 40)):
-        line = f"{seen} of 40 rows have a text of {tmp_path / 'rows.csv'}, {SEEN}"
+        line = f"{seen} of 40 rows have a text of {tmp_path / 'rows.csv'}, which {SEEN}"
         capsys.readouterr()
         assert run(["evaluate", "--model", str(model), "--dev", str(tmp_path / "copy.csv")]) == 0
         shown = capsys.readouterr()
@@ -272,7 +272,7 @@ def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp
         assert capsys.readouterr().err.count(f"albert: note: {line}\n") == 1
         # Without the difference in blanks and capitals; the row without a text is not scored.
         rows_seen = albert.evaluate(model=str(model), dev=tmp_path / "mixed.csv").report["reading"]
-        assert f" of 12 rows have a text of {tmp_path / 'rows.csv'}, {SEEN}" in rows_seen[-1]
+        assert f" of 12 rows have a text of {tmp_path / 'rows.csv'}, which {SEEN}" in rows_seen[-1]
         assert "reading" not in albert.evaluate(model=str(model), dev=tmp_path / "new.csv").report
     report = albert.evaluate(model=str(held_out.model)).report
     assert report["reading"] == [f"the rows of {tmp_path / 'rows.csv'} that were held out of training"]
@@ -289,7 +289,7 @@ def test_evaluate_says_nothing_of_a_training_file_that_is_gone_or_was_changed(pr
         (tmp_path / "rows.csv").write_text(change) if change else (tmp_path / "rows.csv").unlink()
         assert "reading" not in albert.evaluate(model=str(found.model), dev=tmp_path / "part.csv").report
         (line,) = albert.evaluate(model=str(found.model), dev=tmp_path / "copy.csv").report["reading"]
-        assert line == f"{tmp_path / 'copy.csv'} is the file {SEEN}"
+        assert line == f"{tmp_path / 'copy.csv'} is the file that {SEEN}"
 
 
 def test_evaluate_counts_seen_rows_of_pairs_and_words_and_before_tables_of_depths(pretrained, tmp_path, capsys):
@@ -303,7 +303,7 @@ def test_evaluate_counts_seen_rows_of_pairs_and_words_and_before_tables_of_depth
         (tmp_path / f"{name}-4.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:4]))
         files = {"train": tmp_path / f"{name}.jsonl", "dev": tmp_path / f"{name}.jsonl"}
         albert.finetune(**files, **columns, model=pretrained, output=tmp_path / name, **UNLEARNED)
-        line = f"4 of 4 rows have a text of {tmp_path / name}.jsonl, {SEEN}"
+        line = f"4 of 4 rows have a text of {tmp_path / name}.jsonl, which {SEEN}"
         typed = ["evaluate", "--model", str(tmp_path / name), "--dev", str(tmp_path / f"{name}-4.jsonl")]
         assert run(typed) == 0 and line in capsys.readouterr().out.splitlines()
         assert run([*typed, "--depth", "1", "2"]) == 0 and f"albert: note: {line}\n" in capsys.readouterr().err

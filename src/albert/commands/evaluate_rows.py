@@ -97,13 +97,13 @@ def origin_of_rows(saved: "TableTask | None", described: "TableTask", rows: "Seq
         if not seen:
             return None
         verb = "has" if seen == 1 else "have"
-        return f"{seen:,} of {counted(len(rows), 'rows')} {verb} a text of {saved.train}, {SEEN_MEANS}"
+        return f"{seen:,} of {counted(len(rows), 'rows')} {verb} a text of {saved.train}, which {TRAINED_ON}"
     if saved.held_out.digest != input_hash(described.dev):
         return None
-    return f"{described.dev} is the file {SEEN_MEANS}"
+    return f"{described.dev} is the file that {TRAINED_ON}"
 
 
-SEEN_MEANS = "that the model was trained on: these scores do not hold for other rows"
+TRAINED_ON = "the model was trained on: these scores do not hold for other rows"
 
 
 def training_rows(saved: "TableTask") -> "ReadTask | None":

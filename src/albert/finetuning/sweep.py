@@ -119,7 +119,7 @@ def folds_of(task: DeclaredTask, rows: Table, folds: int, seed: int) -> np.ndarr
         text = task.inputs.group(row)
         groups.append(texts.setdefault(text, len(texts)))
     if not 2 <= folds <= len(texts):
-        why = f"are {folds}, from 2 to {len(texts):,} are possible (different texts)"
+        why = f"is {folds}, from 2 to {len(texts):,} are possible (different texts)"
         raise InvalidConfiguration("folds", why, "such as --folds 5")
     model_selection = lazy_import("sklearn.model_selection")
     labels = np.zeros(len(rows.rows), np.int64)

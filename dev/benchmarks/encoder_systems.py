@@ -290,7 +290,9 @@ def _export_with_torch(model: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "prepare":
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+    elif sys.argv[1] == "prepare":
         prepare(Path(sys.argv[2]), sys.argv[3], sys.argv[4])
     elif sys.argv[1] == "file":
         _, _, name, precision, model, threads, texts, output = sys.argv

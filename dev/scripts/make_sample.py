@@ -7,9 +7,9 @@ with the fields ``id`` ("se:BOOK:CHAPTER"), ``title`` ("Author, Book - Chapter")
 line). The same input gives the same text.
 """
 
+import argparse
 import gzip
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +153,8 @@ def main(books_file: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        raise SystemExit(__doc__)
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("books", type=Path)
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    main(options.books, options.folder)

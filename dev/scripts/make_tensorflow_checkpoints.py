@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+if __name__ == "__main__" and {"-h", "--help"} & {*sys.argv}:  # also where TensorFlow is missing
+    print(__doc__)
+    sys.exit()
+
 os.environ |= {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 import numpy as np

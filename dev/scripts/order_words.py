@@ -7,7 +7,7 @@ of the pairs (at most 80,000, of two epochs) and is scored on the rest, which ar
 as in pre-training with `sequences.keep_pairs=true`. scikit-learn is needed (`pip install -e '.[dev]'`).
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +37,12 @@ def pieces(corpus: TokenCorpus, segments: TokenRanges) -> sparse.csr_matrix:
 
 def main() -> None:
     """Print a line for each length."""
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    corpus = TokenCorpus.open(Path(sys.argv[1]), "train", verify=False)
-    for length in map(int, sys.argv[2:]):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("lengths", type=int, nargs="+")
+    options = parser.parse_args()
+    corpus = TokenCorpus.open(options.corpus, "train", verify=False)
+    for length in options.lengths:
         recipe = SequenceRecipe(max_length=length, keep_pairs=True)
         samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), 0)
         segments = samples.segments(np.arange(min(2 * samples.per_epoch, MAX_PAIRS)))

@@ -11,6 +11,7 @@ HTTP; or if it uses a function of its file or a fixture that does (fixtures of a
 name is one that a test file imports from a module below `albert`, other than `albert.cli.main`.
 """
 
+import argparse
 import ast
 import os
 import re
@@ -176,7 +177,9 @@ def density_of(checkout: Path) -> dict[str, int]:
 
 def main() -> None:
     """Print the figures."""
-    checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path, nargs="?", default=ROOT)
+    checkout = parser.parse_args().checkout.resolve()
     files = files_of(checkout)
     print(f"files: {len(files):,}; {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
     for name in ("src", "experiments", "tests", "docs", "results", "dev", "benchmarks", "reliability", "scripts"):

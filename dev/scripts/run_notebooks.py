@@ -3,12 +3,12 @@
 All cells run in order in one process, in an empty folder. Printed text and the value of the last line are saved in
 Jupyter's format; standard error is not, because it varies between runs. Jupyter itself is not needed."""
 
+import argparse
 import ast
 import contextlib
 import io
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,9 @@ def _lines(text: str) -> list[str]:
 
 def main() -> None:
     """Run the notebooks that are named, and write them with their outputs."""
-    for name in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("notebooks", nargs="+")
+    for name in parser.parse_args().notebooks:
         path = Path(name).resolve()
         notebook = json.loads(path.read_text(encoding="utf-8"))
         original_folder = os.getcwd()

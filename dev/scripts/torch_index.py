@@ -7,6 +7,7 @@ CUDA libraries. Nothing is printed where a GPU is found, with CUDA=1, on macOS, 
 What was chosen is said on standard error. It needs nothing but Python.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def choose() -> tuple[str, str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     option, why = choose()
     print(why, file=sys.stderr)
     if option:

@@ -179,11 +179,12 @@ def to_transformers(
     table |= {ours: (theirs,) for ours, theirs in family.heads_written(architecture, config).items()}
     tensors = dict(tensors)
     positions = tensors[own_prefix + _POSITIONS]
+    if not family.has_token_types:  # the only token type is part of the positions
+        positions = positions + tensors.pop(own_prefix + _TYPES)[0]
     if family.first_position:  # unused rows come first
         unused = positions.new_zeros(family.first_position, positions.shape[1])
-        tensors[own_prefix + _POSITIONS] = torch.cat((unused, positions))
-    if not family.has_token_types:  # the only token type is part of the positions
-        tensors[own_prefix + _POSITIONS] = positions + tensors.pop(own_prefix + _TYPES)[0]
+        positions = torch.cat((unused, positions))
+    tensors[own_prefix + _POSITIONS] = positions
     if not family.has_pooler and architecture == "AlbertModel":
         tensors = {ours: tensor for ours, tensor in tensors.items() if not ours.startswith(f"{own_prefix}pooler.")}
     renamed: dict[str, Tensor] = {}

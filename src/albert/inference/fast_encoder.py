@@ -18,7 +18,7 @@ from albert.inference.linears import (
     WatchedLinear,
     make_linear,
 )
-from albert.model.attention import AttentionBlock, attend_varlen
+from albert.model.attention import AttentionBlock, PositionBias, attend_varlen, biased
 from albert.model.encoder import Encoder, FeedForwardBlock, InputScale, LayerScales
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, pad_rows, to_padded_blocks
 from albert.runtime.devices import multiplies_bf16
@@ -28,24 +28,26 @@ from albert.runtime.devices import multiplies_bf16
 # nothing per shape, where products by oneDNN keep up to 1 MB for each number and length of sequences.
 
 
-def attend(qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int) -> Float[Tensor, "tokens H"]:
+def attend(
+    qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int, bias: PositionBias | None = None
+) -> Float[Tensor, "tokens H"]:
     """Attention of every token within its own sequence; the queries in `qkv` are already scaled."""
     if not packed.has_groups:
-        return attend_varlen(qkv, packed, heads, 1.0, dense_attention)
+        return attend_varlen(qkv, packed, heads, 1.0, partial(dense_attention, bias=bias), kernel=bias is None)
     if packed.has_equal_lengths:
         cells = qkv.view(packed.n_sequences, packed.lengths[0], qkv.shape[1])
-        return _attend_group(cells, packed.groups[0], heads).flatten(0, 1)
+        return _attend_group(cells, packed.groups[0], heads, bias).flatten(0, 1)
     if qkv.dtype == torch.float32:
-        return _attend_by_length(qkv, packed, heads)
+        return _attend_by_length(qkv, packed, heads, bias)
     mixed = [
-        _attend_group(cells, group, heads)
+        _attend_group(cells, group, heads, bias)
         for cells, group in zip(to_padded_blocks(qkv, packed), packed.groups, strict=True)
     ]
     return from_padded_blocks(mixed, packed, packed.n_tokens)
 
 
 def _attend_by_length(
-    qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int
+    qkv: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int, bias: PositionBias | None
 ) -> Float[Tensor, "tokens H"]:
     """Attention of equally long sequences together, as views of the tokens: nothing is padded, gathered or put back.
 
@@ -57,19 +59,19 @@ def _attend_by_length(
         tokens = qkv[first : first + sequences * length]
         parts = tokens.view(sequences, length, 3, heads, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
-        mixed.append(dense_attention(query, key, value, None).transpose(1, 2).reshape(len(tokens), -1))
+        mixed.append(dense_attention(query, key, value, None, bias).transpose(1, 2).reshape(len(tokens), -1))
         first += len(tokens)
     return torch.cat(mixed)
 
 
 def _attend_group(
-    cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int
+    cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int, bias: PositionBias | None
 ) -> Float[Tensor, "sequences length H"]:
     sequences, length, width = cells.shape
     qkv = cells.view(sequences, length, 3, heads, width // (3 * heads))
     query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind()
     mask = None if group.padded is None else ~group.padded[:, None, None, :]
-    mixed = dense_attention(query, key, value, mask)
+    mixed = dense_attention(query, key, value, mask, bias)
     return mixed.transpose(1, 2).flatten(2)
 
 
@@ -78,8 +80,11 @@ def dense_attention(
     key: Float[Tensor, "sequences heads columns head_size"],
     value: Float[Tensor, "sequences heads columns head_size"],
     mask: Bool[Tensor, "sequences_or_one 1 rows_or_one columns"] | None,
+    bias: PositionBias | None = None,
 ) -> Float[Tensor, "sequences heads rows head_size"]:
-    """softmax(query keyᵀ) value; the mask is true where a row attends to a column."""
+    """softmax(query keyᵀ + bias) value; the mask is true where a row attends to a column."""
+    if bias is not None:
+        mask = biased(mask, bias(query.shape[2]).to(query.dtype))
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
 
 
@@ -111,6 +116,7 @@ class FastEncoder(nn.Module):
         self.plan = encoder.plan
         self.precision: InferencePrecision = precision
         self.input_scales = encoder.input_scales
+        self.position_bias = encoder.position_bias
         self.attentions = encoder.attentions
         self.feed_forwards = encoder.feed_forwards
         self._watch = watch
@@ -122,7 +128,8 @@ class FastEncoder(nn.Module):
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
         with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             self._attentions = [
-                _FastAttention(cast(AttentionBlock, block), precision, self._states) for block in self.attentions
+                _FastAttention(cast(AttentionBlock, block), precision, self._states, self.position_bias)
+                for block in self.attentions
             ]
             self._feed_forwards = [
                 _FastFeedForward(cast(FeedForwardBlock, block), precision, self._states) for block in self.feed_forwards
@@ -143,6 +150,7 @@ class FastEncoder(nn.Module):
         copied.plan = self.plan
         copied.precision = self.precision
         copied.input_scales = self.input_scales
+        copied.position_bias = deepcopy(self.position_bias, memo)
         copied.attentions = deepcopy(self.attentions, memo)
         copied.feed_forwards = deepcopy(self.feed_forwards, memo)
         copied._watch = self._watch
@@ -180,8 +188,11 @@ class FastEncoder(nn.Module):
 
 
 class _FastAttention:
-    def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
+    def __init__(
+        self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype, bias: PositionBias | None
+    ) -> None:
         self._heads = block.heads
+        self._bias = bias
         self._norm = _norm_of(block.layer_norm, states)
         matrices = block.matrices()
         width = block.query.out_features
@@ -195,7 +206,7 @@ class _FastAttention:
 
     def __call__(self, hidden: Tensor, packed: PackedSequences) -> Tensor:
         tokens = len(packed.token_ids)
-        mixed = attend(self.qkv(hidden)[:tokens], packed, self._heads)
+        mixed = attend(self.qkv(hidden)[:tokens], packed, self._heads, self._bias)
         if len(hidden) > tokens:
             mixed = pad_rows(mixed)
         return self._norm(self.dense.with_residual(mixed, hidden))

@@ -18,6 +18,7 @@ from albert.model.attention import AttentionBlock
 from albert.model.encoder import FeedForwardBlock, InputScale, LayerScales
 from albert.model.families import family_of
 from albert.recipes.architecture import Activation
+from albert.runtime.errors import InvalidConfiguration
 
 MIN_OPSET = 17
 MAX_OPSET = 24
@@ -253,6 +254,9 @@ MASKED_SCORE = -3e4
 
 def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
     """The output [batch, sequence, H] of the last layer that the model is set to run."""
+    if model.encoder.position_bias is not None:
+        title = family_of(model.config).title
+        raise InvalidConfiguration("onnx", f"positions in the attention of {title} are not exported", "use the model")
     with graph.scope("embeddings"):
         hidden = _embeddings(graph, model)
     with graph.scope("seen"):

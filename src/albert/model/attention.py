@@ -4,6 +4,7 @@
 sequences, on a GPU."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -248,19 +249,20 @@ def attend_varlen(
     heads: int,
     scale: float,
     attend: Attend,
-    dropout: float = 0.0,
+    kernel: bool = True,
 ) -> Float[Tensor, "rows H"]:
     """Attention of every token to its own sequence, for a batch without groups.
 
     Args:
         qkv: queries, keys and values.
         scale: factor of the scores.
-        attend: attention of padded sequences, with this scale and dropout, where the kernel does not support it.
+        attend: attention of padded sequences, with this scale, where the kernel cannot be used.
+        kernel: whether it may be: it has no dropout and adds nothing to the scores.
     """
     max_seqlen = packed.max_seqlen
     parts = qkv.unflatten(1, (3, heads, -1))
     without_kernel = qkv.device.type == "cuda" and qkv.dtype not in (torch.float16, torch.bfloat16)
-    if AttentionKernel.allowed and not (dropout or without_kernel):
+    if AttentionKernel.allowed and kernel and not without_kernel:
         query, key, value = parts.unbind(1)
         return varlen_attention(query, key, value, packed.cu_seqlens, max_seqlen, scale)[0].flatten(1)
     starts = packed.cu_seqlens[:-1, None].long()
@@ -272,6 +274,30 @@ def attend_varlen(
     row = torch.arange(len(qkv), device=qkv.device, dtype=torch.int32)
     sequence = torch.searchsorted(packed.cu_seqlens[1:].contiguous(), row, right=True)
     return output.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is added to the scores by the positions of two tokens.
+
+PositionBias = Callable[[int], Tensor]
+"""From a length to [heads, length, length]: added to the scores of a row (a query) and a column (a key)."""
+
+
+def position_bias(config: AlbertConfig) -> nn.Module | None:
+    """What every layer of an encoder adds to its scores (a `PositionBias`); None: nothing.
+
+    In all families here positions are embeddings alone. For one whose attention knows distances (MPNet, T5) this is a
+    module with its table; `albert.model.families` has the table's name in files, which is `encoder.position_bias.…`
+    among ours.
+    """
+    return None
+
+
+def biased(
+    mask: Bool[Tensor, "sequences_or_one 1 rows_or_one columns"] | None, bias: Float[Tensor, "heads rows columns"]
+) -> Float[Tensor, "... heads rows columns"]:
+    """A mask for `scaled_dot_product_attention`: the bias, or minus infinity where a row does not attend."""
+    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
 
 
 class AttentionMatrices(NamedTuple):
@@ -313,33 +339,43 @@ class AttentionBlock(nn.Module):
         )
 
     def forward(
-        self, hidden: Float[Tensor, "rows H"], packed: PackedSequences, matrices: AttentionMatrices
+        self,
+        hidden: Float[Tensor, "rows H"],
+        packed: PackedSequences,
+        matrices: AttentionMatrices,
+        bias: PositionBias | None = None,
     ) -> Float[Tensor, "rows H"]:
         """Let every token attend to the tokens of its own sequence; rows after the tokens are padding rows."""
         qkv = linear(hidden, matrices.qkv, matrices.qkv_bias)
+        attend = partial(self._of_padded, bias)
         if packed.has_groups:
-            blocks = [self._attend(*pair) for pair in zip(to_padded_blocks(qkv, packed), packed.groups, strict=True)]
+            parts = zip(to_padded_blocks(qkv, packed), packed.groups, strict=True)
+            blocks = [self._attend(cells, group, attend) for cells, group in parts]
             attended = from_padded_blocks(blocks, packed, len(hidden))
         else:
             scale = (hidden.shape[1] // self.heads) ** -0.5
-            dropout = self._dropout_now
-            attended = attend_varlen(qkv, packed, self.heads, scale, self._of_padded, dropout)
+            kernel = not self._dropout_now and bias is None
+            attended = attend_varlen(qkv, packed, self.heads, scale, attend, kernel)
         return self.layer_norm(hidden + self.dropout(linear(attended, matrices.dense, matrices.dense_bias)))
 
     def _attend(
-        self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup
+        self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, attend: Attend
     ) -> Float[Tensor, "sequences length H"]:
         query, key, value = cells.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mask = None if group.padded is None else ~group.padded[:, None, None, :]
-        output = self._of_padded(query, key, value, mask)
+        output = attend(query, key, value, mask)
         return output.transpose(1, 2).flatten(2)
 
     @property
     def _dropout_now(self) -> float:
         return self.attention_dropout.p if self.training else 0.0
 
-    def _of_padded(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def _of_padded(
+        self, bias: PositionBias | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> Tensor:
         dropout = self._dropout_now
-        if query.device.type == "cpu" and not torch.compiler.is_compiling():
+        if bias is not None:  # by torch, which has the gradient of what is added
+            mask = biased(mask, bias(query.shape[2]).to(query.dtype))
+        elif query.device.type == "cpu" and not torch.compiler.is_compiling():
             return plain_attention(query, key, value, mask, dropout)
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from albert.model.attention import AttentionBlock, AttentionMatrices, to_matmul_dtype
+from albert.model.attention import AttentionBlock, AttentionMatrices, PositionBias, position_bias, to_matmul_dtype
 from albert.model.packing import PackedSequences, pad_batch_rows
 from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.recipes.architecture import AlbertConfig
@@ -145,6 +145,7 @@ class Encoder(nn.Module):
         self.plan = sharing_plan(config)
         self.attentions = nn.ModuleList(AttentionBlock(config) for _ in range(n_attention_blocks(config)))
         self.feed_forwards = nn.ModuleList(FeedForwardBlock(config) for _ in range(n_feed_forward_blocks(config)))
+        self.position_bias = position_bias(config)
         self.checkpointing = False
         self.input_scales: tuple[LayerScales, ...] | None = None
 
@@ -173,13 +174,15 @@ class Encoder(nn.Module):
     def _compute(self, layer: Layer, rows: Tensor, packed: PackedSequences) -> Float[Tensor, "rows H"]:
         if self.checkpointing and torch.is_grad_enabled():
             contexts = noop_context_fn if torch.compiler.is_compiling() else checkpoint_context
-            return checkpoint(_apply_layer, layer, rows, packed, use_reentrant=False, context_fn=contexts)
-        return _apply_layer(layer, rows, packed)
+            return checkpoint(
+                _apply_layer, layer, rows, packed, self.position_bias, use_reentrant=False, context_fn=contexts
+            )
+        return _apply_layer(layer, rows, packed, self.position_bias)
 
 
-def _apply_layer(layer: Layer, rows: Tensor, packed: PackedSequences) -> Tensor:
+def _apply_layer(layer: Layer, rows: Tensor, packed: PackedSequences, bias: PositionBias | None) -> Tensor:
     attention, attention_matrices, feed_forward, feed_forward_matrices = layer
-    return feed_forward(attention(rows, packed, attention_matrices), feed_forward_matrices)
+    return feed_forward(attention(rows, packed, attention_matrices, bias), feed_forward_matrices)
 
 
 # --------------------------------------------------------------------------------------------------------------------

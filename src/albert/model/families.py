@@ -1,9 +1,14 @@
-"""The families of encoders that are a BERT inside: all that is different in each.
+"""The families of encoders: all that is different in each, in files and in the network.
 
 A model of another family than ALBERT is the same network in other files: keys of `config.json`, names of tensors, rows
 of the position table, the activation of its pooler. Each family is one `Family` below; everything that reads or writes
-a model directory follows it. To add one: a `Family` here, its name in `Family` of `albert.recipes.architecture`, and in
-`tests/checkpoints/test_families.py` and `test_config_keys.py`, which compare every head with transformers'.
+a model directory follows it. To add
+
+- a BERT: a `Family` here, and its name in `Family` of `albert.recipes.architecture`.
+- an encoder whose attention knows distances (MPNet, T5): the same, with its table among `names`, and that table in
+  `albert.model.attention.position_bias`. Training and inference follow; the export to ONNX refuses it.
+
+With its sizes in `tests/parity.py` every head is compared with that of transformers.
 
 Tensors have the names of transformers 5 (models/FAMILY/modeling_FAMILY.py)."""
 

@@ -20,7 +20,8 @@ import albert
 from albert.checkpoints.config_json import read_config
 from albert.checkpoints.sentence_transformers import SentenceVectors, sentence_vectors_of, write_sentence_vectors
 from albert.cli.main import run
-from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+from albert.text.huggingface import SPECIAL_PIECES
+from albert.text.wordpiece import wordpiece_tokenizer
 
 WORDS = ["the", "letter", "was", "written", "by", "ada", "who", "wrote", "it", "nobody", "somebody", "a", "storm", ".",
          "capital", "of", "france", "is", "?", "at", "sea", "and", "high", "waves"]  # fmt: skip

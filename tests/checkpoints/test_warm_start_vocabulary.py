@@ -7,8 +7,8 @@ from tests.tiny import tiny_config
 from albert.checkpoints.warm_start import pieces_by_text, rows_of_pieces, same_pieces, warm_start
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForPreTraining
-from albert.text.huggingface import wordpiece_tokenizer
 from albert.text.sentencepiece import train_tokenizer
+from albert.text.wordpiece import wordpiece_tokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 

@@ -17,9 +17,9 @@ from albert.pretraining.sampling import PretrainingSamples
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.files import new_directory
 from albert.tasks.examples import text_sequences
-from albert.text.huggingface import wordpiece_tokenizer
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.wordpiece import wordpiece_tokenizer
 
 IDEOGRAPHS = (
     "中国人大在有这上来到时地为子你说生年着就那和要出也得里后自以会家可下而过天去能对小多然于心学么之都好看起发当没成只如事把还用第样道想作种开美总从无情己面最女但现"

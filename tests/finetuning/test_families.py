@@ -14,7 +14,8 @@ import albert
 from albert.checkpoints.config_json import read_config
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
-from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+from albert.text.huggingface import SPECIAL_PIECES
+from albert.text.wordpiece import wordpiece_tokenizer
 
 SENTENCE = "the cat sat on a mat while rain fell over old town and Ada wrote it for Bob"
 WORDS = SENTENCE.split()

@@ -14,7 +14,8 @@ import albert
 from albert.cli.main import run
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+from albert.text.huggingface import SPECIAL_PIECES
+from albert.text.wordpiece import wordpiece_tokenizer
 
 WORDS = ["a", "the", "storm", "sea", "wind", "waves", "letter", "friend", "wrote", "to", "at", "and", "high", "from"]
 TEXTS = ["a storm at sea", "wind and high waves", "the letter from a friend"]

@@ -19,7 +19,8 @@ from albert.inference import onnx_export as exporting
 from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertModel
 from albert.model.packing import pack
 from albert.runtime.devices import multiplies_int8
-from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+from albert.text.huggingface import SPECIAL_PIECES
+from albert.text.wordpiece import wordpiece_tokenizer
 
 LENGTHS = (3, 17, 9, 1)
 OUTPUTS = {

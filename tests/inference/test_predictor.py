@@ -17,7 +17,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.tasks.examples import asked
 from albert.tasks.fill_mask import FillMask
 from albert.tasks.pipeline import Lengths
-from albert.text.huggingface import wordpiece_tokenizer
+from albert.text.wordpiece import wordpiece_tokenizer
 
 MASKED = [
     "The [MASK] saw the old dog.",

@@ -19,8 +19,9 @@ from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.huggingface import SPECIAL_PIECES, wordpiece_tokenizer
+from albert.text.huggingface import SPECIAL_PIECES
 from albert.text.shards import TokenCorpus
+from albert.text.wordpiece import wordpiece_tokenizer
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from tests.refusals import refusal
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import IGNORE_INDEX, Example, join_sequences, keep_longest_first, text_features
 from albert.tasks.word_windows import tag_features
-from albert.text.huggingface import wordpiece_tokenizer
+from albert.text.wordpiece import wordpiece_tokenizer
 
 LETTERS = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
 LETTERS.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()

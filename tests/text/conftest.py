@@ -62,6 +62,6 @@ WORDPIECES = [
 
 @pytest.fixture(scope="session")
 def wordpiece():
-    from albert.text.huggingface import wordpiece_tokenizer
+    from albert.text.wordpiece import wordpiece_tokenizer
 
     return wordpiece_tokenizer([*dict.fromkeys(WORDPIECES), "[MASK]", "[UNK]", "##x中"])

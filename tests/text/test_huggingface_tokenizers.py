@@ -22,9 +22,10 @@ from albert.tasks.examples import Example, text_features, text_sequences
 from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.pipeline import Lengths
 from albert.tasks.word_windows import tag_features
-from albert.text.huggingface import HuggingFaceTokenizer, WordPieceNormalization, wordpiece_tokenizer
+from albert.text.huggingface import HuggingFaceTokenizer
 from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
+from albert.text.wordpiece import WordPieceNormalization, wordpiece_tokenizer
 
 FLAGS = [
     WordPieceNormalization(),

@@ -1,15 +1,14 @@
-"""Tokenizers of the Hugging Face library `tokenizers`: `tokenizer.json` of BERT, RoBERTa, XLM-R and their like, and
-WordPiece vocabularies (`vocab.txt`).
+"""Tokenizers of the Hugging Face library `tokenizers`, as `tokenizer.json` describes them, and the content of that file
+for the older files of RoBERTa (`vocab.json`, `merges.txt`) and XLM-R (`sentencepiece.bpe.model`).
 
 Ids are those of the library. Offsets are as for our own tokenizer: without blanks around a piece, and dropped accents
-belong to their letter."""
+belong to their letter. `albert.text.wordpiece` reads `tokenizer.json` and `vocab.txt`."""
 
 import json
 import os
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,13 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.json_files import read_json_object, save_json
-from albert.runtime.manifest import open_input, read_input
+from albert.runtime.manifest import read_input
 from albert.text.sentencepiece import parse_unigram
 from albert.text.tokenizer import (
     ADDED_TOKENS_NAME,
-    BERT_CLASSES,
     BLANK,
     CONFIG_NAME,
     JSON_NAME,
-    MAXIMUM_LENGTH,
     MERGES_NAME,
     SPECIAL_TOKENS_NAME,
     VOCABULARY_NAME,
@@ -39,9 +36,6 @@ from albert.text.tokenizer import (
     begins_word,
     fingerprint_of_json,
     read_flag,
-    require_stated_cut_at_the_end,
-    tokenizer_json,
-    wordpiece_fingerprint,
 )
 
 # One thread for each worker, as everywhere; the library would otherwise start threads, and warn after a fork.
@@ -60,8 +54,8 @@ _USUAL = {
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_SAVE_AGAIN = "write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+SURROGATES = re.compile("[\ud800-\udfff]")
+SAVE_AGAIN = "write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
 
 
 class HuggingFaceTokenizer(Tokenizer):
@@ -85,7 +79,7 @@ class HuggingFaceTokenizer(Tokenizer):
             if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
                 raise
             why = f"is not a tokenizer ({' '.join(str(error).split())[:120]})"
-            raise DamagedData(source, why, _SAVE_AGAIN) from error
+            raise DamagedData(source, why, SAVE_AGAIN) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True  # a literal "[MASK]" is text; further special tokens are not
@@ -94,7 +88,7 @@ class HuggingFaceTokenizer(Tokenizer):
             raise DamagedData(source, f"has {self._vocab_size:,} pieces, no model has more than {MAX_PIECES:,}")
         unknown = self.content.get("model", {}).get("unk_token")
         if isinstance(unknown, str) and self._tokenizer.token_to_id(unknown) is None:
-            raise DamagedData(source, f"has no piece {unknown!r} for what it does not know", _SAVE_AGAIN)
+            raise DamagedData(source, f"has no piece {unknown!r} for what it does not know", SAVE_AGAIN)
         special = {role: self._special_piece(role, source) for role in ROLES}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (special[role] for role in ROLES)
         self.separators = self._separators(source)
@@ -124,7 +118,7 @@ class HuggingFaceTokenizer(Tokenizer):
         if not further:
             return content
         added = [entry | {"special": False} if entry in further else entry for entry in entries]
-        return _as_text(self.content | {"added_tokens": added})
+        return as_text(self.content | {"added_tokens": added})
 
     def _special_piece(self, role: str, source: str) -> int:
         """The id of a special piece: as `tokenizer_config.json` says, else the usual name."""
@@ -134,7 +128,7 @@ class HuggingFaceTokenizer(Tokenizer):
         found = [number for piece in names if (number := self._tokenizer.token_to_id(piece)) is not None]
         if not found:
             why = f"has no piece {' or '.join(names)}, which a model of this kind needs"
-            raise DamagedData(source, why, _SAVE_AGAIN)
+            raise DamagedData(source, why, SAVE_AGAIN)
         return found[0]
 
     def _separators(self, source: str) -> int:
@@ -169,7 +163,7 @@ class HuggingFaceTokenizer(Tokenizer):
         return self._own_fingerprint or fingerprint_of_json(self.content)
 
     def normalize(self, text: str) -> str:
-        text = _SURROGATES.sub("\ufffd", text)
+        text = SURROGATES.sub("\ufffd", text)
         normalizer = self._tokenizer.normalizer
         normalized = text if normalizer is None else normalizer.normalize_str(text)
         splitter = self._tokenizer.pre_tokenizer
@@ -274,7 +268,7 @@ def _steps(part: Any) -> list[dict[str, Any]]:
 
 def _without_surrogates(texts: Sequence[str]) -> list[str]:
     """Texts that UTF-8 can encode, of the same length."""
-    return [text if text.isascii() else _SURROGATES.sub("\ufffd", text) for text in texts]
+    return [text if text.isascii() else SURROGATES.sub("\ufffd", text) for text in texts]
 
 
 def _offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -294,211 +288,9 @@ def _offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, i
     return result
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# WordPiece (Devlin et al. 2018): a vocabulary with one piece on each line, and BERT's normalisation.
-
-
-@dataclass(frozen=True)
-class WordPieceNormalization:
-    """The normalisation before WordPiece; `space_ideographs`: whether each ideograph is a word."""
-
-    lower_case: bool = True
-    keep_accents: bool = False
-    space_ideographs: bool = True
-
-
-def wordpiece_tokenizer(
-    vocabulary: Sequence[str],
-    normalization: WordPieceNormalization | None = None,
-    source: str = VOCABULARY_NAME,
-    config: Mapping[str, Any] | None = None,
-) -> HuggingFaceTokenizer:
-    """The tokenizer of a WordPiece vocabulary, with the ids of transformers' `BertTokenizer`.
-
-    Args:
-        vocabulary: the pieces in the order of their ids. Special pieces are found by their names.
-        config: of `tokenizer_config.json`, whose further keys are kept.
-    """
-    check_vocabulary(vocabulary, source)
-    normalization = normalization or WordPieceNormalization()
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
-    lower_case = normalization.lower_case
-    # None is BERT's default: strip accents if letters are lower-cased
-    strips = None if normalization.keep_accents != lower_case else not normalization.keep_accents
-    content = tokenizer_json(
-        {number: piece for piece, number in ids.items() if piece in SPECIAL_PIECES},
-        normalizer={
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": normalization.space_ideographs,
-            "strip_accents": strips,
-            "lowercase": lower_case,
-        },
-        pre_tokenizer={"type": "BertPreTokenizer"},
-        decoder={"type": "WordPiece", "prefix": CONTINUATION_MARK, "cleanup": True},
-        model={**_WORDPIECE, "vocab": ids},
-    )
-    settings = {
-        "tokenizer_class": "BertTokenizer",  # else transformers assumes SentencePiece for ALBERT
-        "model_max_length": MAXIMUM_LENGTH,
-        **(config or {}),
-        "do_lower_case": lower_case,
-        "strip_accents": strips,
-        "tokenize_chinese_chars": normalization.space_ideographs,
-        **{f"{role}_token": piece for role, piece in zip(ROLES, SPECIAL_PIECES, strict=True)},
-    }
-    fingerprint = wordpiece_fingerprint(tuple(vocabulary), asdict(normalization))
-    return HuggingFaceTokenizer(_as_text(content), _as_text(settings), fingerprint, source)
-
-
-def _as_text(content: Mapping[str, Any]) -> str:
+def as_text(content: Mapping[str, Any]) -> str:
+    """A value as JSON, as this class takes it."""
     return json.dumps(content, ensure_ascii=False)
-
-
-def read_vocabulary(file: Path) -> list[str]:
-    """Read the pieces of `vocab.txt`, in the order of ids. Blank lines at the end are ignored."""
-    try:
-        with open_input(file) as opened:
-            size = os.fstat(opened.fileno()).st_size
-            if size > MAX_FILE:
-                raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {MAX_FILE:,}")
-        text = read_input(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DamagedData(file, f"is not text in UTF-8 (byte {error.start:,})") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
-
-
-def load_wordpiece(file: Path, config: Mapping[str, Any]) -> HuggingFaceTokenizer:
-    """The tokenizer of a `vocab.txt`, with the tokens that the files beside it add."""
-    refuse_other_word_rules(file, config)
-    tokenizer = wordpiece_tokenizer(read_vocabulary(file), read_normalization(file, config), str(file), config)
-    content = with_added_tokens(tokenizer.content, file.parent, config)
-    if content == tokenizer.content:
-        return tokenizer
-    return HuggingFaceTokenizer(_as_text(content), _as_text(tokenizer.config), None, str(file))
-
-
-def check_vocabulary(pieces: Sequence[str], source: str) -> None:
-    """Raise DamagedData for an invalid WordPiece vocabulary."""
-    if len(pieces) > MAX_PIECES:
-        raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MAX_PIECES:,}")
-    ids: dict[str, int] = {}
-    for number, piece in enumerate(pieces):
-        if not piece or " " in piece or "\t" in piece or "\n" in piece:
-            why = f"line {number + 1:,} is blank" if not piece else f"line {number + 1:,} holds a blank: {piece[:40]!r}"
-            raise DamagedData(source, why, "a WordPiece vocabulary has one piece on each line")
-        if piece in ids:
-            why = f"has {piece[:40]!r} twice, in lines {ids[piece] + 1:,} and {number + 1:,}"
-            raise DamagedData(source, why, "remove one; programs disagree on the ids of the pieces that follow")
-        ids[piece] = number
-    missing = [piece for piece in SPECIAL_PIECES if piece not in ids]
-    if missing:
-        remedy = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
-        raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), remedy)
-
-
-def read_normalization(file: Path, config: Mapping[str, Any], normalizer: object = None) -> WordPieceNormalization:
-    """The normalisation that `tokenizer_config.json` describes, with defaults from the normaliser of
-    `tokenizer.json`."""
-    path = file.parent / CONFIG_NAME
-    defaults: dict[str, Any] = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
-    if isinstance(normalizer, dict):
-        names = zip(defaults, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
-        defaults = {name: normalizer.get(other, defaults[name]) for name, other in names}
-    lower_case, strip_accents, space_ideographs = (
-        read_flag(config, name, default, path, name == "strip_accents") for name, default in defaults.items()
-    )
-    strip_accents = lower_case if strip_accents is None else strip_accents
-    return WordPieceNormalization(lower_case, not strip_accents, space_ideographs)
-
-
-_OTHER_CLASSES = ("BertJapanese", "Phobert", "Bertweet", "RoFormer")
-"""How the names of classes begin that have a vocab.txt, too."""
-
-
-def refuse_other_word_rules(file: Path, config: Mapping[str, Any]) -> None:
-    """Refuse tokenizers of BERT that divide text into words by other rules (Japanese), or not at all."""
-    class_name = str(config.get("tokenizer_class") or "")
-    is_other = class_name.startswith(_OTHER_CLASSES) or config.get("word_tokenizer_type") not in (None, "basic")
-    if is_other or config.get("do_basic_tokenize", True) is not True:
-        path = file.parent / CONFIG_NAME
-        what = f"{class_name} has" if class_name.startswith(_OTHER_CLASSES) else "has"
-        raise InvalidConfiguration(path, f"{what} other rules for words than BERT", "such tokenizers are not supported")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `tokenizer.json`.
-
-
-def load_tokenizer_json(
-    file: Path, content: Mapping[str, Any], config: Mapping[str, Any], changed: bool = False
-) -> HuggingFaceTokenizer:
-    """The tokenizer of a `tokenizer.json`; as in transformers, a class of BERT normalises as `tokenizer_config.json`
-    says.
-
-    Args:
-        changed: whether case or accents were set by the caller, which only BERT's normalisation allows.
-    """
-    refuse_other_word_rules(file, config)
-    described = content.get("model")
-    if not isinstance(described, dict):
-        raise DamagedData(file, "describes no tokenizer", _SAVE_AGAIN)
-    require_stated_cut_at_the_end(file, content, config)
-    content = with_added_tokens(content, file.parent, config)
-    is_wordpiece = described.get("type", "BPE" if "merges" in described else "WordPiece") == "WordPiece"
-    normalizer = content.get("normalizer")
-    of_bert = is_wordpiece and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
-    class_of_bert = is_wordpiece and config.get("tokenizer_class") in BERT_CLASSES
-    if changed and not (of_bert or class_of_bert):
-        why = "has its own setting of case and accents, which cannot be changed"
-        raise InvalidConfiguration(file, why)
-    if not (of_bert or class_of_bert):
-        return HuggingFaceTokenizer(_as_text(content), _as_text(_with_special_tokens(file, config)), None, str(file))
-    # A class of another name leaves the normaliser as it is; without a class the settings apply, as in BERT's.
-    settings = config if class_of_bert or changed or not config.get("tokenizer_class") else {}
-    normalization = read_normalization(file, settings, None if class_of_bert else normalizer)
-    entries = described.get("vocab")
-    if not isinstance(entries, dict) or not all(type(number) is int for number in entries.values()):
-        raise DamagedData(file, "has no pieces with their ids")
-    pieces = sorted(entries, key=lambda piece: entries[piece])
-    if [entries[piece] for piece in pieces] != list(range(len(pieces))):
-        raise DamagedData(file, "does not number its pieces from 0 without a gap", _SAVE_AGAIN)
-    unreadable = next((piece for piece in pieces if _SURROGATES.search(piece)), None)
-    if unreadable:
-        raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
-    check_vocabulary(pieces, str(file))
-    usual = wordpiece_tokenizer(pieces, normalization, str(file), config)
-    rules = {**content, "model": _WORDPIECE | described}
-    if class_of_bert or (isinstance(normalizer, dict) and normalizer.get("clean_text") is True):
-        rules["normalizer"] = usual.content["normalizer"]
-    if class_of_bert:
-        rules["pre_tokenizer"] = {"type": "BertPreTokenizer"}
-    own = HuggingFaceTokenizer(_as_text(rules), _as_text(_with_special_tokens(file, config)), None, str(file))
-    return usual if _rules(rules) == _rules(usual.content) and own.separators == usual.separators else own
-
-
-_WORDPIECE = {
-    "type": "WordPiece",
-    "unk_token": "[UNK]",
-    "continuing_subword_prefix": CONTINUATION_MARK,
-    "max_input_chars_per_word": MAX_WORD_LENGTH,
-}
-"""What older files leave out."""
-
-
-def _rules(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the ids of a WordPiece tokenizer."""
-    added = content.get("added_tokens")
-    return {
-        "model": content["model"],
-        "normalizer": content.get("normalizer"),
-        "pre_tokenizer": content.get("pre_tokenizer"),
-        "added_tokens": sorted(
-            str(entry.get("content") if isinstance(entry, dict) else entry)
-            for entry in (added if isinstance(added, list) else [])
-        )
-        or sorted(SPECIAL_PIECES),
-    }
 
 
 def with_added_tokens(content: Mapping[str, Any], directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -530,19 +322,19 @@ def with_added_tokens(content: Mapping[str, Any], directory: Path, config: Mappi
     new = {piece: entry for piece, entry in added.items() if piece not in known and piece not in pieces}
     for piece, entry in new.items():
         if type(entry["id"]) is not int:
-            raise DamagedData(directory, f"gives the added token {piece!r} the id {entry['id']!r}", _SAVE_AGAIN)
+            raise DamagedData(directory, f"gives the added token {piece!r} the id {entry['id']!r}", SAVE_AGAIN)
     taken = [entry.get("id") for entry in entries if isinstance(entry, dict)]
     free = max([len(pairs), len(pieces), *(number + 1 for number in taken if type(number) is int)])
     for number, (piece, entry) in enumerate(sorted(new.items(), key=lambda item: item[1]["id"]), start=free):
         if entry["id"] != number:
             why = f"gives the added token {piece!r} the id {entry['id']}, {number} is the next one"
-            raise DamagedData(directory, why, _SAVE_AGAIN)
+            raise DamagedData(directory, why, SAVE_AGAIN)
         kind = {"special": True, "normalized": False}
         entries.append(flags | kind | entry | {"content": piece} | (kind if piece in special else {}))
     return {**content, "added_tokens": entries}
 
 
-def _with_special_tokens(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def with_special_tokens(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with the special tokens that only `special_tokens_map.json` names, as older files do."""
     path = file.parent / SPECIAL_TOKENS_NAME
     named = read_json_object(path) if path.is_file() else {}
@@ -574,10 +366,10 @@ def byte_level_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """
     stated = _class_or_type(file, config)
     if stated not in ("", "RobertaTokenizer", "roberta"):
-        raise InvalidConfiguration(file, f"is of {stated}; RoBERTa's can be read", _SAVE_AGAIN)
+        raise InvalidConfiguration(file, f"is of {stated}; RoBERTa's can be read", SAVE_AGAIN)
     vocabulary = read_json_object(file)
     if not all(type(number) is int and number >= 0 for number in vocabulary.values()):
-        raise DamagedData(file, "is not a piece and its id in each entry", _SAVE_AGAIN)
+        raise DamagedData(file, "is not a piece and its id in each entry", SAVE_AGAIN)
     merges_file = file.parent / MERGES_NAME
     try:
         lines = read_input(merges_file).decode("utf-8").split("\n")
@@ -590,12 +382,12 @@ def byte_level_json(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         parts = line.rstrip("\r").split(" ")
         if len(parts) != 2 or parts[0] + parts[1] not in vocabulary:
             why = f"line {number:,} is not a pair of pieces that makes a piece of {file.name}: {line[:40]!r}"
-            raise DamagedData(merges_file, why, _SAVE_AGAIN)
+            raise DamagedData(merges_file, why, SAVE_AGAIN)
         merges.append((parts[0], parts[1]))
     specials = _specials(config)
     for role in ("cls", "sep"):
         if specials[role] not in vocabulary:
-            raise DamagedData(file, f"has no piece {specials[role]!r}, which RoBERTa needs", _SAVE_AGAIN)
+            raise DamagedData(file, f"has no piece {specials[role]!r}, which RoBERTa needs", SAVE_AGAIN)
     add_prefix_space = read_flag(config, "add_prefix_space", False, file.parent / CONFIG_NAME)
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
@@ -661,7 +453,7 @@ def _family_of_sentencepiece(file: Path, config: Mapping[str, Any]) -> str:
     stated = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}.get(stated, stated)
     if stated not in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         why = f"is of {stated or 'a model that its files do not name'}"
-        raise InvalidConfiguration(file, f"{why}; XLM-R's and CamemBERT's can be read", _SAVE_AGAIN)
+        raise InvalidConfiguration(file, f"{why}; XLM-R's and CamemBERT's can be read", SAVE_AGAIN)
     return stated
 
 

@@ -21,10 +21,11 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,7 +52,7 @@ from albert.text.executors import (
     grouped,
     run_stage,
 )
-from albert.text.readers import CorpusReport, sum_counts, utf8_length
+from albert.text.readers import CorpusReport, utf8_length
 from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
@@ -374,12 +375,27 @@ def _report(results: Sequence[UnitResult], duplicates: Sequence[CorpusReport]) -
     documents = sum(shard.documents_dropped for shard in shards)
     size = sum(shard.bytes_dropped for shard in shards)
     empty = CorpusReport.dropped_later(NO_TOKENS, documents, size)
-    lines = CorpusReport(lines=sum_counts([LineCounts(), *(shard.lines for shard in shards)]))
+    lines = CorpusReport(lines=_sum_counts([LineCounts(), *(shard.lines for shard in shards)]))
     return PreparationReport(
-        **vars(sum_counts([empty, *(result.read for result in results), *duplicates, lines])),
+        **vars(_sum_counts([empty, *(result.read for result in results), *duplicates, lines])),
         sentences_dropped=sum(shard.sentences_dropped for shard in shards),
-        splits=sum_counts([{split: SplitCounts() for split in SPLITS}, *(shard.splits for shard in shards)]),
+        splits=_sum_counts([{split: SplitCounts() for split in SPLITS}, *(shard.splits for shard in shards)]),
     )
+
+
+def _sum_counts(counts: Sequence[Any]) -> Any:
+    """Add numbers, concatenate tuples, and do the same by name in dicts and dataclasses."""
+    first = counts[0]
+    if is_dataclass(first):
+        sums = {
+            entry.name: _sum_counts([getattr(count, entry.name) for count in counts])
+            for entry in dataclasses.fields(first)
+        }
+        return type(first)(**sums)  # pyright: ignore[reportCallIssue]
+    if isinstance(first, dict):
+        names = dict.fromkeys(chain.from_iterable(counts))
+        return type(first)({name: _sum_counts([count[name] for count in counts if name in count]) for name in names})
+    return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
 def _describe(

@@ -2,16 +2,14 @@
 
 The formats are listed in `albert.text.corpus`."""
 
-import dataclasses
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from io import BufferedIOBase
-from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 from albert.runtime.environment import lazy_import
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
@@ -39,8 +37,6 @@ BadUtf8 = Literal["refuse", "skip"]
 NULL = "null"
 EMPTY = "empty"
 NOT_UTF8 = "not UTF-8"
-
-
 MAX_DOCUMENT_BYTES = 16_000_000
 
 
@@ -144,21 +140,6 @@ class CorpusReport:
                 lines.append(counted(count, what))
         lines += [counted(count, what) for what, count in self.noted.items()]
         return lines + self.lines.remarks()
-
-
-def sum_counts(counts: Sequence[Any]) -> Any:
-    """Add numbers, concatenate tuples, and do the same by name in dicts and dataclasses."""
-    first = counts[0]
-    if is_dataclass(first):
-        sums = {
-            entry.name: sum_counts([getattr(count, entry.name) for count in counts])
-            for entry in dataclasses.fields(first)
-        }
-        return type(first)(**sums)  # pyright: ignore[reportCallIssue]
-    if isinstance(first, dict):
-        names = dict.fromkeys(chain.from_iterable(counts))
-        return type(first)({name: sum_counts([count[name] for count in counts if name in count]) for name in names})
-    return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
 RawDocuments = Iterator[str | None]

@@ -181,14 +181,14 @@ def _load_other(file: Path, config: Mapping[str, Any], changed: bool) -> Tokeniz
     Args:
         changed: whether the caller set case or accents.
     """
-    from albert.text import huggingface
+    from albert.text import huggingface, wordpiece
 
     if file.name in (BYTE_LEVEL_NAME, BPE_MODEL_NAME):
         make = huggingface.byte_level_json if file.name == BYTE_LEVEL_NAME else huggingface.sentencepiece_json
-        return huggingface.load_tokenizer_json(file, make(file, config), config, changed)
+        return wordpiece.load_tokenizer_json(file, make(file, config), config, changed)
     if file.suffix == ".json":
-        return huggingface.load_tokenizer_json(file, read_json_object(file), config, changed)
-    return huggingface.load_wordpiece(file, config)
+        return wordpiece.load_tokenizer_json(file, read_json_object(file), config, changed)
+    return wordpiece.load_wordpiece(file, config)
 
 
 _WITHOUT_TYPES = (

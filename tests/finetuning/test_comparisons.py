@@ -382,3 +382,11 @@ def test_advice_looks_at_scores_that_do_not_decide():
     on_test = {"accuracy": 88.0, "macro_f1": 64.0, "accuracy/test": 88.0, "macro_f1/test": 61.8}
     simpler[linear] |= {"accuracy/test": 87.0, "macro_f1/test": 63.7}
     assert "macro_f1 61.80 on the test set does not beat" in (advice(on_test, simpler) or "")
+
+
+def test_the_accuracy_of_tags_is_no_reason_for_another_model_where_entities_are_found():
+    words = "word forms with logistic regression"
+    scores = {"entity_f1": 38.3, "tag_accuracy": 91.6}
+    assert advice(scores, {words: {"entity_f1": 14.0, "tag_accuracy": 92.8}}) is None
+    found = advice({"tag_accuracy": 91.6}, {words: {"tag_accuracy": 92.8}})
+    assert found is not None and found.startswith(f"tag_accuracy 91.60 does not beat the {words} (92.80)")

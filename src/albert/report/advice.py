@@ -19,8 +19,8 @@ TEST = "/test"
 """The end of the names of scores on a user's test set, as in `all_scores`."""
 MOSTLY_ONE_CLASS = 80.0
 """Accuracy of the majority baseline from which on accuracy says little about a model."""
-PARTS_OF_SCORES = ("precision", "recall", "thresh", "best_", "entity_f1_")
-"""In the names of scores that say little without another one."""
+PARTS_OF_SCORES = ("precision", "recall", "thresh", "best_", "entity_f1_", "tag_accuracy")
+"""In the names of scores that say little beside another one: most tags are outside of entities."""
 
 # --------------------------------------------------------------------------------------------------------------------
 # The scores of a run, and those of simpler models on the same rows.

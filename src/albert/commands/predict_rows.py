@@ -23,7 +23,7 @@ from albert.tables.records import Record
 from albert.tables.rows import records_of, sentences_of_lines
 from albert.tables.table import WORDS
 from albert.tables.table_file import Layout, TableFile
-from albert.tasks.pipeline import Fields, Pipeline, RowPipeline, Settings
+from albert.tasks.pipeline import Fields, RowPipeline, Settings
 from albert.tasks.table_task import TableTask, table_task_of
 
 
@@ -75,7 +75,8 @@ def predict_rows(asked: RowsToPredict, open_predictor: Callable[[], Predictor]) 
             tuple(name_of(option, file) for option in fields.options),
         )
         predictor = open_predictor()
-        pipeline = pipeline_of_rows(predictor, asked.task).with_settings(asked.settings)
+        settings = with_values(asked.settings, option_labels=trained.option_labels if trained is not None else None)
+        pipeline = pipeline_of_rows(predictor, asked.task).with_settings(settings)
         check_options_of_task(pipeline.name, asked.given)
         if pipeline.takes_pair and predictor.reads_pairs is False:
             check_second_texts("--pair", asked.pair is not None, False)
@@ -86,10 +87,7 @@ def predict_rows(asked: RowsToPredict, open_predictor: Callable[[], Predictor]) 
             refuse_columns(asked)
         if pipeline.reads_words:
             file = grouped(file, asked.input, fields.text, asked.group, trained)
-        meaning = trained.option_labels if trained is not None and pipeline.name == "choose" else None
-        prediction = FilePrediction(
-            file, asked.output, pipeline, fields, asked.prefix, asked.replace, meaning, asked.parameters
-        )
+        prediction = FilePrediction(file, asked.output, pipeline, fields, asked.prefix, asked.replace, asked.parameters)
         summary = predict_file(predictor, prediction)
         examples = map(prediction.example, islice(records_of(file), 1_000))
         texts = (text for example in examples for text in (*example.texts, *example.options))
@@ -231,7 +229,7 @@ def refuse_columns(asked: RowsToPredict) -> None:
             raise UsageError(option, f"{asked.input} is one text per line, without columns", remedy)
 
 
-def print_summary(asked: RowsToPredict, predictor: Predictor, pipeline: Pipeline, summary: FileSummary) -> None:
+def print_summary(asked: RowsToPredict, predictor: Predictor, pipeline: RowPipeline, summary: FileSummary) -> None:
     """Print the number of rows, and of those that are empty, cut or without an answer."""
     if asked.output is not None:
         rows = f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}"

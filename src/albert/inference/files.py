@@ -33,7 +33,6 @@ from albert.tables.records import Record
 from albert.tables.rows import open_table, records_of
 from albert.tables.table_file import Layout, TableFile
 from albert.tasks.examples import Example
-from albert.tasks.option_columns import labels_of_options
 from albert.tasks.pipeline import ENDINGS, ERROR, Fields, RowPipeline, UnansweredTexts
 from albert.training.run_folder import Stopped, stop_signals
 
@@ -196,7 +195,6 @@ class FilePrediction:
     fields: Fields = field(default_factory=Fields)
     prefix: str = "predicted_"
     replace: bool = False  # Overwrite an existing output, or an unfinished one with other settings
-    option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
     command: Mapping[str, Any] = field(default_factory=dict)  # The options as they were given
     known: set[str] = field(default_factory=set, compare=False)  # The names of fields in the rows so far
 
@@ -253,36 +251,7 @@ class FilePrediction:
             else:
                 cells = {"tokens_cut": 0, "empty": False, **self.pipeline.cells(reply)}
             answers.append({name: cells.get(name) for name in names})
-        if self.option_labels is None:
-            return answers
-        labelled = []
-        for record, answer in zip(batch, answers, strict=True):
-            label = None if answer.get("index") is None else self._label_of_option(record, answer["index"])
-            labelled.append({"label": label, **answer})
-        return labelled
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The columns that every row gets, and their types."""
-        columns = self.pipeline.cell_types()
-        return columns if self.option_labels is None else {"label": str, **columns}
-
-    def _label_of_option(self, record: Record, index: int) -> str:
-        """The option as the labels of the training file call it; `index` counts options that are not empty."""
-        names = self.fields.options
-        texts: Sequence[Any] = [record.fields.get(name) or "" for name in names]
-        listed: Sequence[str] = ()
-        if len(names) == 1:
-            fields = fields_of(record.fields, record.where, Counter())
-            options = fields.get(names[0], ())
-            texts = [options] if isinstance(options, str) else options
-            column, dot, name = names[0].rpartition(".")
-            beside = fields.get(f"{column}.label", ()) if dot and name == "text" else ()
-            listed = [beside] if isinstance(beside, str) else beside
-            names = tuple(f"{names[0]}[{number}]" for number in range(len(texts)))
-        labels = labels_of_options(str(self.option_labels), names, list(map(str, texts)), listed)
-        present = [label for label, text in zip(labels, texts, strict=True) if str(text).strip()]
-        return present[index]
+        return answers
 
     def output_row(self, record: Record, answer: Mapping[str, Any]) -> Row:
         """A row with the fields of its answer."""
@@ -437,7 +406,7 @@ def output_format(args: "FilePrediction", checked: "CheckedInput", answers: Mapp
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> FileSummary:
     """Predict every row of a file; after a signal or a kill the same call continues JSON lines and CSV."""
-    answers = {f"{args.prefix}{name}": value for name, value in args.columns.items()}
+    answers = {f"{args.prefix}{name}": value for name, value in args.pipeline.cell_types().items()}
     checked = check_input(args, answers, args.pipeline.takes_pair and predictor.reads_pairs is True)
     format = output_format(args, checked, answers, predictor.vector_width)
     summary = FileSummary(empty=checked.empty, empty_in=checked.empty_in)

@@ -1,4 +1,7 @@
-"""Multi-label classification: any number of labels for each text or pair of texts."""
+"""Multi-label classification: any number of labels for each text or pair of texts.
+
+What a text passes: as in `single_label`, but each logit is a probability of its own, and a threshold decides which
+labels are predicted."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -34,6 +34,7 @@ from albert.tasks.option_columns import (
     NO_TEXT,
     OPTION_LABELS,
     infer_option_labels,
+    labels_of_record,
     named_options,
     option_names,
     with_options,
@@ -43,6 +44,7 @@ from albert.tasks.pipeline import (
     Fields,
     Head,
     Lengths,
+    Settings,
     TokensCut,
     optional_text_of,
     text_of,
@@ -91,14 +93,22 @@ class RankedOption(TypedDict):
     tokens_cut: NotRequired[TokensCut]
 
 
+class LabelledOption(RankedOption):
+    """An option of a row of a file, and how the labels of the training file call it."""
+
+    label: str
+
+
 @dataclass(frozen=True)
 class MultipleChoice(Task):
     """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
-    right one's column. A question may have fewer options: the others are absent. What is asked has no columns.
+    right one's column. A question may have fewer options: the others are absent. What is asked has no columns; of the
+    rows of a file the chosen option is also called as in the training file, where `option_labels` says how.
     """
 
     options: tuple[str, ...]
     column: str
+    option_labels: str | None = None
 
     name = "choose"
     about = "The options, most likely first; each counts as a text."
@@ -234,7 +244,13 @@ class MultipleChoice(Task):
         options = tuple(option for option in texts if option.strip()) if is_list else ()
         if len(options) < 2:
             raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
-        return asked(question or "", context, options=options)
+        labels: tuple[str, ...] = ()
+        if self.option_labels is not None:
+            labels = labels_of_record(self.option_labels, record.fields, fields.options)
+        return asked(question or "", context, options=options, option_labels=labels)
+
+    def with_settings(self, settings: Settings) -> "MultipleChoice":
+        return replace(self, option_labels=settings.option_labels)
 
     # ---- A request --------------------------------------------------------------------------------------------------
 
@@ -360,11 +376,15 @@ class MultipleChoice(Task):
             {"option": option, "index": index, "score": score, **tokens_cut_field(tokens)}
             for index, (option, score, tokens) in enumerate(zip(example.options, decoded.tolist(), cut, strict=True))
         ]
+        if self.option_labels is not None:
+            pairs = zip(entries, example.option_labels, strict=True)
+            entries = [LabelledOption(**entry, label=label) for entry, label in pairs]
         return sorted(entries, key=lambda entry: -entry["score"])
 
     def cell_types(self) -> dict[str, Any]:
         """The best option, and the scores of all in the order of the row."""
-        return {"option": str, "index": int, "score": float, "scores": [float], "tokens_cut": int}
+        label = {} if self.option_labels is None else {"label": str}
+        return {**label, "option": str, "index": int, "score": float, "scores": [float], "tokens_cut": int}
 
     def cells(self, reply: list[RankedOption]) -> dict[str, Any]:
         scores = [entry["score"] for entry in sorted(reply, key=lambda entry: entry["index"])]

@@ -4,11 +4,12 @@ A label is the row's own name of an option, or else, in one way for the whole ta
 letter or its text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from albert.runtime.errors import DamagedData, UsageError
+from albert.tables.fields import text_of
 from albert.tables.table import Row, Table, convert_rows
 from albert.tasks.cells import list_of_text, lists_are_text
 from albert.tasks.from_table import Inferred
@@ -34,6 +35,26 @@ def labels_of_options(meaning: str, names: Sequence[str], texts: Sequence[str], 
         case "text":
             return list(texts)
     return [*listed, *[""] * len(names)][: len(names)] if listed else list(names)
+
+
+def labels_of_record(meaning: str, fields: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    """How the labels of the training file call the options of a row to predict that are not empty.
+
+    Args:
+        fields: of the row; parts of nested values have names with dots.
+        names: the fields of the options, or the only one with a list of them.
+    """
+    texts: Sequence[Any] = [fields.get(name) or "" for name in names]
+    listed: Sequence[str] = ()
+    if len(names) == 1:
+        (texts,) = texts
+        column, dot, name = names[0].rpartition(".")
+        beside = fields.get(f"{column}.label") if dot and name == "text" else None
+        own = beside if isinstance(beside, list) else [beside] if beside else []
+        listed = [text_of(label) or "" for label in own]
+        names = tuple(f"{names[0]}[{number}]" for number in range(len(texts)))
+    labels = labels_of_options(meaning, names, list(map(str, texts)), listed)
+    return tuple(label for label, text in zip(labels, texts, strict=True) if str(text).strip())
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Settings:
     normalize: bool | None = None
     prompt: str | None = None
     words: bool = False  # Whether a text to tag is split into words at blanks
+    option_labels: str | None = None  # What a label of a multiple choice means (`TableTask.option_labels`)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Regression: a number for each text or pair of texts.
 
 During training the head predicts standard scores (`NumberScale` in `albert.tasks.metrics`); a saved model predicts
-numbers in the unit of the data. A cross-encoder of sentence-transformers has such a head, and a function on it."""
+numbers in the unit of the data. A cross-encoder of sentence-transformers has such a head, and a function on it.
+
+What a text passes: as in `single_label`, with one output, which `decode` takes as the number."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Classification: one of several classes for each text or pair of texts."""
+"""Classification: one of several classes for each text or pair of texts.
+
+What a text passes: `TextTask` (`albert.tasks.texts`) makes an `Example` of a text or a pair, and of that one sequence
+of token ids, `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, cut at the ends of the texts. The head gives a logit
+for each class. `decode` makes probabilities of them, and `reply` ranks the labels."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

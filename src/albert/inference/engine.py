@@ -1,4 +1,7 @@
-"""Models in packed batches: their precision, and `PackedModel`, which every answer passes through."""
+"""Models in packed batches: their precision, and `PackedModel`, which every answer passes through.
+
+Sequences of similar lengths become micro-batches, in which the tokens stand one after the other without padding
+(`albert.model.packing`). The model computes each, by all threads or by one, and its output is split by sequence."""
 
 import logging
 import math
@@ -168,7 +171,7 @@ class PackedModel:
         self._autotuner = Autotuner()
 
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
-        """The head's output for each sequence, in input order (see `output_rows`)."""
+        """The head's output for each sequence, in input order, as float32 on the CPU (`output_rows` has the shapes)."""
         rows: list[Any] = [None] * len(token_ids)
 
         def compute(members: Sequence[int]) -> Sequence[Any]:

@@ -163,9 +163,10 @@ class Predictor(CopiedByPath):
         replies: list[Any] = []
         reasons: dict[int, tuple[str, str | None]] = {}
         subject = ""
-        for number, row in enumerate(zip(examples, decoded, features.cut_of_examples, strict=True)):
+        tokens_cut = features.cut_of_examples  # of each sequence of each example
+        for number, (example, found, cut) in enumerate(zip(examples, decoded, tokens_cut, strict=True)):
             try:
-                replies.append(pipeline.reply(*row))
+                replies.append(pipeline.reply(example, found, cut))
             except UnansweredTexts as error:
                 subject = error.subject
                 reasons[number] = error.reasons[0]
@@ -184,8 +185,12 @@ class Predictor(CopiedByPath):
             return [error.only(number) if number in reasons else next(others) for number in range(len(examples))]
 
     def _outputs(self, pipeline: Any, features: Features) -> Any:
-        """What the network gives for the sequences, in their order: its head's output of each (see `output_rows`),
-        unless the pipeline `runs` another part."""
+        """What the network gives for the sequences, in their order, as `decode` of the pipeline takes it.
+
+        Of the head: float32 [labels] for each of a classifier, [] of a multiple choice, [length, labels] of a tagger,
+        [length, 2] of answers (start and end). A pipeline that `runs` something else gets the logits at masks, vectors
+        [texts, D], or what the heads give after each layer.
+        """
         sequences = features.sequences
         ids = [sequences.token_ids(number) for number in range(len(sequences))]
         types = [sequences.token_type_ids(number) for number in range(len(sequences))]

@@ -14,17 +14,18 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import albert
 from albert.checkpoints.config_json import read_config
-from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
 from albert.columns.read import read_task
 from albert.finetuning import probe
 from albert.finetuning.batches import prepare_split
 from albert.finetuning.evaluation import ComputeOptions, evaluate_directory, evaluate_model
-from albert.finetuning.initial_model import initial_model
+from albert.finetuning.initial_model import PretrainedEncoder, initial_model
 from albert.finetuning.probe import solve_head
 from albert.finetuning.selection import BestModel
 from albert.finetuning.task_run import finetune, task_batches
 from albert.inference.predictor import Predictor
+from albert.model.albert import AlbertForPreTraining
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
@@ -161,6 +162,33 @@ def test_head_is_not_solved_on_states_that_hardly_depend_on_the_text(classes, st
     result = finetune(task, start, Path(), tmp_path / "run", changes, settings)
     assert result.report["frozen_head"] is None
     assert any("the head was not solved" in note for note in result.report["notes"])
+
+
+@pytest.fixture
+def hardly_varying(config, tokenizer_directory, tmp_path) -> PretrainedEncoder:
+    """An encoder as after a short pre-training with LAMB: [CLS] depends on the text, in some dimensions hardly or not
+    at all, and the pooler is unused."""
+    torch.manual_seed(2)
+    model = AlbertForPreTraining(replace(config, initializer_range=0.3))
+    with torch.no_grad():
+        model.albert.encoder.feed_forwards[0].layer_norm.weight[:4] = torch.tensor([0.0, 1e-4, 1e-3, 1e-2])
+        model.albert.pooler.weight *= 0.001
+    directory = tmp_path / "hardly-varying"
+    save_model_directory(directory, model, tokenizer_directory)
+    return PretrainedEncoder(str(directory))
+
+
+def test_dimensions_that_hardly_vary_are_not_amplified(classes, hardly_varying, tmp_path):
+    """Amplified 5,000 times they gave gradients of 100,000, and every run ended below its probe."""
+    task = read_task(TableTask(train=classes, text="text", label="label")).check().task
+    settings = FinetuningSettings(device="cpu", select="last")
+    changes = RecipeChanges(epochs=8.0, batch_size=16, max_length=16, learning_rate=2e-3)
+    result = finetune(task, hardly_varying, Path(), tmp_path / "run", changes, settings)
+    solved = result.report["frozen_head"]
+    assert solved["replaced_pooler"] is not None
+    updates = [event for event in read_journal(tmp_path / "run/journal.jsonl") if event["event"] == "train"]
+    assert max(update["gradient_norm"] for update in updates) < 50
+    assert result.scores["accuracy"] > max(90, solved["scores"]["accuracy"])
 
 
 @pytest.mark.parametrize("setting", ["frozen", "solve_head"])

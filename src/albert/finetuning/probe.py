@@ -8,7 +8,11 @@ folded into weight and bias. Spans have no such head.
 
 A pooler that its pre-training left unused (sentence order at chance) gives nearly the same vector for every text: of
 models/small its outputs deviate by 0.002 from their mean. Solved on such features the head has weights of 14 and the
-first updates destroy it. Such a pooler is replaced by one that standardises the state at [CLS], which it reads."""
+first updates destroy it. Such a pooler is replaced by one that standardises the state at [CLS], which it reads.
+
+A dimension that hardly varies is not amplified. After a short pre-training with LAMB, some dimensions at [CLS] deviate
+by a hundredth of the median, or not at all. Divided by their own deviation, at least 1e-4, these were multiplied by up
+to 5,000: the gradient had a norm of 100,000, and the first updates drove the pooler into saturation."""
 
 import threading
 import time
@@ -51,6 +55,8 @@ UNUSED_DEVIATION = 0.05
 POOLED_DEVIATION = 0.5
 """Of the inputs of tanh in the new pooler, where it is nearly linear."""
 MIN_DEVIATION = 1e-4
+LEAST_SHARE = 0.25
+"""A dimension is divided by its deviation, or by this share of the median deviation if that is larger."""
 UNTRAINED_DEVIATION = 0.01
 """States at [CLS] with a smaller median deviation hardly depend on the text, as those of an encoder with random weights
 (0.003; models/small: 0.03). Before fine-tuning, no head is solved on them: it would have to amplify them so much that
@@ -104,8 +110,7 @@ def solve_head(
             features = pooled(states, pooler)
             replaced = deviation
     mean = features.mean(axis=0)
-    deviation = features.std(axis=0)
-    deviation[deviation < MIN_DEVIATION] = 1.0
+    deviation = divisors(features)
     features = (features - mean) / deviation
     best = INVERSE_REGULARISATION
     scores = None
@@ -142,11 +147,18 @@ def pooled(states: Float[np.ndarray, "rows H"], pooler: nn.Linear) -> Float[np.n
 
 def standardise(states: Float[np.ndarray, "rows H"], pooler: nn.Linear) -> None:
     """Let a pooler give the states themselves, standardised over these rows."""
-    deviation = np.maximum(states.std(axis=0), MIN_DEVIATION)
-    scale = POOLED_DEVIATION / deviation
+    scale = POOLED_DEVIATION / divisors(states)
     with torch.no_grad():
         pooler.weight.copy_(torch.from_numpy(np.diag(scale)))
         pooler.bias.copy_(torch.from_numpy(-scale * states.mean(axis=0)))
+
+
+def divisors(features: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, " features"]:
+    """What each dimension is divided by to standardise it: its deviation over these rows, but at least `LEAST_SHARE` of
+    the median one, and 1 where it is constant."""
+    deviation = features.std(axis=0)
+    least = LEAST_SHARE * np.median(deviation)
+    return np.where(deviation < MIN_DEVIATION, 1.0, np.maximum(deviation, least))
 
 
 def head_members(target: Task, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
-from albert.recipes.architecture import ALBERT_BASE, PRESETS, AlbertConfig, Sharing, bert_control
+from albert.recipes.architecture import ALBERT_BASE, PRESETS, EncoderConfig, Sharing, bert_control
 from albert.recipes.finetuning import FinetuningSettings, SelectedBy, TaskRecipe
 from albert.recipes.pretraining import PAPER_BASE, PretrainingRecipe, SentenceObjective, scaled_recipe
 from albert.runtime.errors import UsageError, did_you_mean
@@ -91,7 +91,7 @@ class Scale:
 
     name: ScaleName
     decides: str
-    sizes: Mapping[Size, AlbertConfig]
+    sizes: Mapping[Size, EncoderConfig]
     recipe: PretrainingRecipe
     embedding_sizes: Sequence[int]
     depths: Mapping[str, int]
@@ -119,14 +119,14 @@ class Scale:
         return rates[-1] if rates else self.recipe.optimizer.learning_rate
 
 
-def _with_width(config: AlbertConfig, width: int, head: int) -> AlbertConfig:
+def _with_width(config: EncoderConfig, width: int, head: int) -> EncoderConfig:
     """The model with hidden size `width`, F = 4H as in the paper, and heads of size `head`."""
     return replace(config, hidden_size=width, num_attention_heads=width // head, intermediate_size=4 * width)
 
 
 def _scale(declared: Mapping[str, Any]) -> Scale:
     fields = {name: value for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
-    sizes: dict[Size, AlbertConfig]
+    sizes: dict[Size, EncoderConfig]
     if "sizes" in declared:
         V = declared["sizes"]["vocabulary"]
         E = declared["sizes"]["embeddings"]
@@ -285,7 +285,7 @@ def variant(
     return Variant(name=name, recipe=recipe, start=start, additional_text=additional_text)
 
 
-def _name(recipe: PretrainingRecipe, size: Size, default: AlbertConfig, scale: Scale) -> str:
+def _name(recipe: PretrainingRecipe, size: Size, default: EncoderConfig, scale: Scale) -> str:
     """The size and the differences from it: `albert-base-E32-not-shared`, `albert-large-L16`, `albert-base-nsp`."""
     model = recipe.model
     is_bert = model.embedding_size == model.hidden_size and model.sharing == "none"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.model.sizes import PUBLISHED_SIZES
-from albert.recipes.architecture import PRESETS, AlbertConfig, bert_control
+from albert.recipes.architecture import PRESETS, EncoderConfig, bert_control
 from albert.runtime.files import write_csv, write_text
 from experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, TEXT_TABLES, Column, Grid, Row, Scale
 from experiments.results import Cell, Outcome, check_claim, count_as_paper
@@ -54,7 +54,7 @@ def sizes(scale: Scale) -> TextTable:
     )
 
 
-def _shape(config: AlbertConfig) -> str:
+def _shape(config: EncoderConfig) -> str:
     return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
 
 

@@ -15,7 +15,7 @@ from scipy.stats import t
 from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
 from albert.pretraining.saved_run import saved_recipe
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import CannotCreate, MissingInput
 from albert.runtime.files import write_bytes
 from albert.runtime.json_files import read_journal, read_json_object
@@ -335,7 +335,7 @@ def paper_average(scores: Mapping[str, float]) -> float:
     return sum([*squads, scores["mnli"], scores["sst-2"], scores["race"]]) / 5
 
 
-def count_as_paper(config: AlbertConfig) -> int:
+def count_as_paper(config: EncoderConfig) -> int:
     """Parameters as the paper counts them: without the pooler if no layers are shared."""
     counted = count_parameters(config)
     return counted.encoder if config.sharing == "none" else counted.model

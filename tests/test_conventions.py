@@ -15,7 +15,7 @@ from experiments.jobs import Folders
 
 from albert.cli import main as table
 from albert.model.heads import streamed_cross_entropy
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import pick_device
 from albert.runtime.environment import DISTRIBUTION
 from albert.runtime.progress import Position
@@ -42,7 +42,7 @@ def test_annotations_are_checked_while_tests_run():
         (jaxtyping.TypeCheckError, lambda: streamed_cross_entropy(torch.zeros(2, 4), words, torch.zeros(5), labels)),
         (BeartypeCallHintViolation, lambda: pick_device(0)),
         (BeartypeCallHintViolation, lambda: Position(None, least="one")),
-        (BeartypeCallHintViolation, lambda: AlbertConfig(vocab_size="many")),
+        (BeartypeCallHintViolation, lambda: EncoderConfig(vocab_size="many")),
         (BeartypeCallHintViolation, lambda: Folders("runs/tables")),
         (BeartypeCallHintViolation, lambda: jaxtyping.jaxtyped(typechecker=beartype)(returns_text)()),
     ):

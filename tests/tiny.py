@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.submission import DECLARED
 
 
-def tiny_config(vocab_size: int, **changes: Any) -> AlbertConfig:
+def tiny_config(vocab_size: int, **changes: Any) -> EncoderConfig:
     """Two layers of 16, embeddings of 8, no dropout; `changes` are other values of any field."""
     sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return AlbertConfig(vocab_size=vocab_size, **{**sizes, "intermediate_size": 24, **changes})
+    return EncoderConfig(vocab_size=vocab_size, **{**sizes, "intermediate_size": 24, **changes})
 
 
 def short_task(name: str = "sst-2", **recipe: Any) -> DeclaredTask:

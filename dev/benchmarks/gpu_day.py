@@ -29,7 +29,7 @@ import torch
 from albert.cli.command_line import parse
 from albert.cli.main import run
 from albert.pretraining.sampling import PretrainingSamples
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.pretraining import RECIPES, PretrainingRecipe, ScheduleRecipe
 from albert.runtime.devices import describe_machine, pick_device
 from albert.runtime.json_files import read_journal, save_json, save_versioned
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/pretraining/test_fixed_shape.py", "tests/model/test_packing.py",
          "tests/inference/test_on_a_gpu.py")  # fmt: skip
 SAVING_MINUTES = 3.0  # reserved for evaluating, saving and copying at the end
-TOY = AlbertConfig(embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+TOY = EncoderConfig(embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                    max_position_embeddings=64)  # fmt: skip
 BATCH_SIZES = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxlarge", 128): 32}
 """Sequences of a step that fit into 80 GB with transformers' padded model; otherwise 8."""

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from albert.cli.command_line import parse
 from albert.cli.main import run
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.progress import progress
@@ -86,9 +86,9 @@ class ModelSize:
     hidden_size: int = 256
     layers: int = 4
 
-    def config(self, **changes: Any) -> AlbertConfig:
+    def config(self, **changes: Any) -> EncoderConfig:
         """The sizes as a configuration, with some fields changed."""
-        sized = AlbertConfig(hidden_size=self.hidden_size, num_hidden_layers=self.layers,
+        sized = EncoderConfig(hidden_size=self.hidden_size, num_hidden_layers=self.layers,
                              num_attention_heads=max(1, self.hidden_size // 64),
                              intermediate_size=4 * self.hidden_size)  # fmt: skip
         return replace(PRESETS[self.preset] if self.preset else sized, **changes)

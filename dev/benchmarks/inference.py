@@ -40,7 +40,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertModel
 from albert.model.cost import count_flops
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import measured_matmul_rate
 
 Batch = Sequence[np.ndarray]
@@ -176,7 +176,9 @@ def _errors(systems: Mapping[str, Run], batches: Sequence[Batch]) -> dict[str, d
     return {name: {"relative_error": f"{error:.1e}"} for name, error in errors.items()}
 
 
-def _rows(config: AlbertConfig, batches: Sequence[Batch], times: Mapping[str, list[float]]) -> Iterator[dict[str, str]]:
+def _rows(
+    config: EncoderConfig, batches: Sequence[Batch], times: Mapping[str, list[float]]
+) -> Iterator[dict[str, str]]:
     lengths = [len(ids) for batch in batches for ids in batch]
     flops = sum(n * length * count_flops(config, length).forward for length, n in Counter(lengths).items())
     for name, seconds in times.items():

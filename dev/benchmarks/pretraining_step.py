@@ -30,8 +30,8 @@ import torch
 from harness import ModelSize
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining as TheirModel
+from transformers import EncoderConfig as TheirConfig
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.cost import pretraining_flops
@@ -40,7 +40,7 @@ from albert.pretraining.batches import Sample, collate, pretraining_objective
 from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, choose_shape, fixed_objective
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import NO_LABEL
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.pretraining import MaskingRecipe, SequenceRecipe
 from albert.runtime.devices import autocast, measured_matmul_rate, pick_device
 from albert.runtime.environment import Precision
@@ -89,7 +89,7 @@ class Case(NamedTuple):
     """One measurement."""
 
     data: Path
-    config: AlbertConfig
+    config: EncoderConfig
     length: int
     batch_size: int
     precision: Precision

@@ -16,7 +16,7 @@ from albert.commands.sample import Passage, cut_passages, load_chapters, write_p
 from albert.inference.int8 import quantize_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.pretraining import PretrainingRecipe, ScheduleRecipe, SequenceRecipe
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_versioned
@@ -32,7 +32,7 @@ CHAPTERS, CHARACTERS = 40, 1_500
 """Number of chapters of the sample texts, and characters of each."""
 PIECES = 300
 RECIPE = PretrainingRecipe(
-    model=AlbertConfig(
+    model=EncoderConfig(
         vocab_size=PIECES,
         embedding_size=16,
         hidden_size=32,
@@ -156,7 +156,7 @@ class Material:
         return [*words, "--model", str(model), "--output", str(output)]
 
 
-def _config(seed: int) -> AlbertConfig:
+def _config(seed: int) -> EncoderConfig:
     torch.manual_seed(seed)
     return replace(RECIPE.model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 

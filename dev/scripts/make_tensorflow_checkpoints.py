@@ -124,7 +124,7 @@ def make(case: Case, modules: dict[str, Any], directory: Path, session, numbers:
     """Make one checkpoint, its configuration, and `expected.npz`: inputs and outputs of the graph."""
     values = DEFAULTS | SIZES | case.sizes
     (directory / "albert_config.json").write_text(json.dumps(values, indent=2) + "\n")
-    config = modules["modeling"].AlbertConfig.from_dict(values)
+    config = modules["modeling"].EncoderConfig.from_dict(values)
     inputs = {
         "input_ids": numbers.integers(5, config.vocab_size, (2, LENGTH), dtype=np.int32),
         "input_mask": (np.arange(LENGTH) < np.array([[LENGTH], [LENGTH - 4]])).astype(np.int32),

@@ -15,16 +15,16 @@ from tests.tiny import tiny_config
 from albert.checkpoints.model_directory import write_model
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 
 
 @pytest.fixture
-def config() -> AlbertConfig:
+def config() -> EncoderConfig:
     return tiny_config(50, num_hidden_layers=3, max_position_embeddings=20)
 
 
 @pytest.fixture
-def directory(tmp_path: Path, config: AlbertConfig) -> Path:
+def directory(tmp_path: Path, config: EncoderConfig) -> Path:
     """A pre-training model without a manifest, so that tests may change it."""
     path = tmp_path / "model"
     path.mkdir()

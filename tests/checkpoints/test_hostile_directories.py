@@ -18,10 +18,10 @@ import albert
 from albert.checkpoints.loading import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
 from albert.checkpoints.model_directory import write_model
 from albert.model.albert import AlbertForPreTraining
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData, OutOfResources
 
-KEYS = [field.name for field in fields(AlbertConfig)]
+KEYS = [field.name for field in fields(EncoderConfig)]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

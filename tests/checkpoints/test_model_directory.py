@@ -31,7 +31,7 @@ from albert.cli.main import run
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.packing import pack
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.text.sentencepiece import train_tokenizer
 
@@ -257,7 +257,7 @@ print(json.dumps({"peak": memory("VmHWM") - before, "compiler": "torch._dynamo" 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux reports peak memory")
 def test_weights_are_in_memory_once_and_no_compiler_is_imported(config, tmp_path):
-    large = AlbertConfig(vocab_size=100_000, num_hidden_layers=2, hidden_size=256, num_attention_heads=4,
+    large = EncoderConfig(vocab_size=100_000, num_hidden_layers=2, hidden_size=256, num_attention_heads=4,
                          intermediate_size=1024)  # fmt: skip
     for name, shape in (("small", config), ("large", large)):
         (tmp_path / name).mkdir()
@@ -286,7 +286,7 @@ POOLER = ("albert.pooler.weight", "albert.pooler.bias")
 
 
 @pytest.fixture
-def written(tmp_path: Path, config: AlbertConfig) -> Callable[[str], tuple[AlbertForPreTraining, Path]]:
+def written(tmp_path: Path, config: EncoderConfig) -> Callable[[str], tuple[AlbertForPreTraining, Path]]:
     """Writes a pre-training model with a sentence objective."""
 
     def write(objective: str) -> tuple[AlbertForPreTraining, Path]:
@@ -344,7 +344,7 @@ def test_unknown_objective_is_refused_before_writing(tmp_path, config):
     assert list(tmp_path.iterdir()) == []
 
 
-def _assert_equal_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTraining, config: AlbertConfig) -> None:
+def _assert_equal_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTraining, config: EncoderConfig) -> None:
     ids = torch.arange(5, 17)
     packed = pack([ids.numpy()], [torch.zeros_like(ids).numpy()])
     masked_lm = AlbertForMaskedLM(config)

@@ -18,7 +18,7 @@ from albert.checkpoints.loading import checkpoint_warnings
 from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.packing import pack
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.errors import DamagedData
 
 BASE = tiny_config(
@@ -93,7 +93,7 @@ def test_masked_token_bias_is_written_under_both_names(kind, dtype, tmp_path):
     assert opened.loading_report.missing == () and _same(opened.model.predictions.bias, ours.predictions.bias)
 
 
-def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:
+def _ours(kind: Kind, config: EncoderConfig, labels: int = LABELS) -> nn.Module:
     model = MODELS[kind](config, labels) if kind.endswith("classification") else MODELS[kind](config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -159,7 +159,7 @@ def test_one_tensor_of_a_tied_pair_is_enough():
         assert torch.equal(renamed.tensors["predictions.bias"], written["predictions.bias"])
 
 
-def _square() -> AlbertConfig:
+def _square() -> EncoderConfig:
     return tiny_config(9, hidden_size=8, intermediate_size=12)
 
 

@@ -70,7 +70,7 @@ def scene(tmp_path_factory) -> Scene:
     from albert.checkpoints.model_directory import save_model_directory
     from albert.cli.main import run
     from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
-    from albert.recipes.architecture import AlbertConfig
+    from albert.recipes.architecture import EncoderConfig
     from albert.text.executors import PreparationSettings
     from albert.text.prepare import prepare
     from albert.text.sentencepiece import train_tokenizer
@@ -87,7 +87,7 @@ def scene(tmp_path_factory) -> Scene:
         if corpus == scene.corpus:
             scene.tokenizer.mkdir()
             tokenizer.save(scene.tokenizer)
-    config = AlbertConfig(vocab_size=180, **SHAPE)
+    config = EncoderConfig(vocab_size=180, **SHAPE)
     torch.manual_seed(0)
     save_model_directory(scene.pretrained, AlbertForPreTraining(config), scene.tokenizer)
     head = {"id2label": {0: "negative", 1: "positive"}, "problem_type": "single_label_classification"}

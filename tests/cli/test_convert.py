@@ -85,10 +85,12 @@ def test_a_next_sentence_model_is_copied(scene, tmp_path, capsys):
 def test_a_pair_classifier_keeps_its_class(tmp_path, capsys):
     from albert.checkpoints.model_directory import write_model
     from albert.model.albert import AlbertForPairClassification
-    from albert.recipes.architecture import AlbertConfig
+    from albert.recipes.architecture import EncoderConfig
 
     (source := tmp_path / "source").mkdir()
-    write_model(source, AlbertForPairClassification(AlbertConfig(vocab_size=40, num_hidden_layers=2, **SIZES), 3), None)
+    write_model(
+        source, AlbertForPairClassification(EncoderConfig(vocab_size=40, num_hidden_layers=2, **SIZES), 3), None
+    )
     convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", "a", "b", "c")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["architectures"] == ["AlbertForPairClassification"] and config["id2label"] == dict(

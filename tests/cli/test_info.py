@@ -17,7 +17,7 @@ from albert.commands.info import bytes_of_size
 from albert.commands.info_descriptions import resolve
 from albert.model.albert import AlbertForTokenClassification
 from albert.model.cost import count_training_memory
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.devices import precision_advice
 
 
@@ -138,7 +138,7 @@ def test_a_pre_trained_model_is_described_with_both_heads(scene, info) -> None:
 
 
 def test_a_head_without_a_pooler_is_counted_without_one(scene, info, tmp_path: Path) -> None:
-    config = AlbertConfig(vocab_size=180, **{**SHAPE, "embedding_size": SHAPE["hidden_size"]})
+    config = EncoderConfig(vocab_size=180, **{**SHAPE, "embedding_size": SHAPE["hidden_size"]})
     directory = tmp_path / "model"
     save_model_directory(directory, AlbertForTokenClassification(config, 3), scene.tokenizer)
     output = info(directory)

@@ -14,7 +14,7 @@ import albert
 from albert.checkpoints.model_directory import save_model_directory
 from albert.commands.rows_in_memory import rows_as_json_lines
 from albert.model.albert import AlbertForPreTraining
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData
 from albert.text.sentencepiece import train_tokenizer
 
@@ -29,7 +29,7 @@ def model(tmp_path_factory) -> Path:
     (directory / "tokenizer").mkdir()
     tokenizer.save(directory / "tokenizer")
     shape = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = AlbertConfig(vocab_size=50, intermediate_size=64, max_position_embeddings=64, **shape)
+    config = EncoderConfig(vocab_size=50, intermediate_size=64, max_position_embeddings=64, **shape)
     torch.manual_seed(0)
     save_model_directory(directory / "model", AlbertForPreTraining(config), directory / "tokenizer")
     return directory / "model"

@@ -22,7 +22,7 @@ from tests.tiny import tiny_config
 from albert.checkpoints.model_directory import save_model_directory
 from albert.commands.sample import load_chapters
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import MissingInput
 from albert.text.sentencepiece import train_tokenizer
 
@@ -38,7 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tokenizer.save(root / "tokenizer")
     torch.manual_seed(0)
     save_model_directory(root / "shared", AlbertForPreTraining(CONFIG), root / "tokenizer")
-    unshared = AlbertConfig(**{**vars(CONFIG), "sharing": "none", "num_hidden_layers": 2})
+    unshared = EncoderConfig(**{**vars(CONFIG), "sharing": "none", "num_hidden_layers": 2})
     save_model_directory(root / "unshared", AlbertForMaskedLM(unshared), root / "tokenizer")
     return {"shared": root / "shared", "unshared": root / "unshared"}
 

@@ -16,7 +16,7 @@ from albert.finetuning.fill_in import Beginning, Recipe, RecipeLike, fill_in
 from albert.finetuning.initial_model import PretrainedEncoder
 from albert.finetuning.task_run import finetune
 from albert.model.albert import AlbertForPreTraining
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.finetuning import FinetuningSettings, TaskRecipe
 from albert.tables.table import Row, Table
 from albert.tasks.declared import DeclaredTask
@@ -33,7 +33,7 @@ PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain"
 
 
 @pytest.fixture(scope="session")
-def config(tokenizer) -> AlbertConfig:
+def config(tokenizer) -> EncoderConfig:
     return tiny_config(
         tokenizer.vocab_size, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=64
     )
@@ -222,7 +222,7 @@ def filled_in(
     task: DeclaredTask, given: RecipeLike = None, width: int = 768, rows: int = 1000, dev: int = 10
 ) -> Recipe:
     """The recipe of a new run with so many rows, on a model of this width."""
-    beginning = Beginning(config=replace(AlbertConfig(), hidden_size=width, num_attention_heads=1))
+    beginning = Beginning(config=replace(EncoderConfig(), hidden_size=width, num_attention_heads=1))
     examples = [Example("", "", ("a text",))] * rows
     settings = FinetuningSettings(null_threshold="dev")
     return fill_in(task, beginning, given, settings, None, examples, dev, "fp32")[0]

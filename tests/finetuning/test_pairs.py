@@ -16,7 +16,7 @@ from albert.finetuning.fill_in import choose_pairs
 from albert.finetuning.initial_model import RandomEncoder, beginning_of
 from albert.model.albert import AlbertForPairClassification, AlbertModel
 from albert.model.packing import pack, split_segments, tokens_in_other_segment
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 
@@ -199,7 +199,7 @@ def test_regression_on_pairs(data, pretrained, tmp_path):
 
 def test_defaults_and_a_resumed_run_keeps_its_encoding(finetuned, command, start, capsys):
     task, single, squad, race = (DECLARED[name] for name in ("mrpc", "sst-2", "squad-1.1", "race"))
-    wide = RandomEncoder(replace(AlbertConfig(), vocab_size=400), Path(start.model))
+    wide = RandomEncoder(replace(EncoderConfig(), vocab_size=400), Path(start.model))
 
     def recorded(pairs, matching):
         return {"encode_pairs": pairs, "match_embedding": matching}

@@ -24,7 +24,7 @@ from albert.optim import lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.throughput import random_batch
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.devices import autocast
 
 # preset -> with pooler and both pre-training heads (Table 1, counted exactly; V = 30,000)
@@ -86,7 +86,7 @@ def changes_id(changes: dict) -> str:
     return " ".join(f"{name}={value}" for name, value in changes.items()) or "default"
 
 
-def build_on_meta(kind: type[torch.nn.Module], config: AlbertConfig) -> torch.nn.Module:
+def build_on_meta(kind: type[torch.nn.Module], config: EncoderConfig) -> torch.nn.Module:
     with torch.device("meta"):
         return kind(config)
 
@@ -178,7 +178,7 @@ def test_training_state_has_four_floats_per_parameter(config):
     )
 
 
-def live_in_training(config: AlbertConfig, precision: str, checkpointing: bool) -> int:
+def live_in_training(config: EncoderConfig, precision: str, checkpointing: bool) -> int:
     """Peak in the second micro-batch, whose gradients are added to those of the first."""
     with LiveTensors() as live:
         model = AlbertForPreTraining(config).train()

@@ -12,7 +12,7 @@ from albert.recipes.architecture import (
     PRESET_ALIASES,
     PRESET_GROUPS,
     PRESETS,
-    AlbertConfig,
+    EncoderConfig,
     preset_name,
 )
 from albert.recipes.pretraining import RECIPES
@@ -34,7 +34,7 @@ def test_presets_and_recipes_build_on_the_meta_device(name):
 
 
 def test_presets_are_distinct_and_in_one_group_each():
-    assert AlbertConfig() == PRESETS["albert-base"]
+    assert EncoderConfig() == PRESETS["albert-base"]
     assert len(set(PRESETS.values())) == len(PRESETS)
     assert sum(map(len, PRESET_GROUPS.values())) == len(PRESETS)
     assert not set(PRESET_ALIASES) & set(PRESETS) and set(PRESET_ALIASES.values()) <= set(PRESETS)

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from albert.optim.optimizer import OptimizerRecipe
-from albert.recipes.architecture import ALBERT_BASE, AlbertConfig
+from albert.recipes.architecture import ALBERT_BASE, EncoderConfig
 from albert.recipes.pretraining import MaskingRecipe, PretrainingRecipe, ScheduleRecipe, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
 
 REFUSED = {
-    AlbertConfig: [
+    EncoderConfig: [
         ({"num_attention_heads": 5}, "num_attention_heads: 5 heads do not divide hidden_size 768"),
         ({"hidden_size": 0}, "hidden_size: is 0, at least 1 is needed"),
         ({"num_hidden_groups": 13}, "num_hidden_groups: 13 groups for 12 layers"),

@@ -18,7 +18,7 @@ import huggingface_hub  # loads its parts when they are used
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import name_of, root_of
 from albert.checkpoints.sentence_transformers import POOLED, sentence_vectors_of
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.environment import lazy_import
 from albert.runtime.manifest import read_input
 
@@ -55,7 +55,7 @@ class WrittenModel:
     """
 
     architecture: str
-    config: AlbertConfig
+    config: EncoderConfig
     extra: Mapping[str, Any] = field(default_factory=dict)
     num_labels: int | None = None
     mask_piece: str | None = "[MASK]"

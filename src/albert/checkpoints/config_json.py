@@ -22,7 +22,7 @@ from albert.checkpoints.huggingface import OBJECTIVE_KEY, exported_groups
 from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.checkpoints.sentence_transformers import SENTENCE_KEY, read_sentence_vectors
 from albert.model.families import FAMILIES, OTHER_FAMILIES, Family, Needed, family_of
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.runtime.json_files import from_json, read_json_object, to_json
 from albert.text.tokenizer_loading import gives_token_types
@@ -53,7 +53,7 @@ WITHOUT_EFFECT: dict[str, str] = {
 """Key -> why the answers are the same with any value, unless the family needs one."""
 
 _FOLLOWED = ("architectures", "model_type", "id2label", "num_labels", "problem_type")
-"""Beside the fields of `AlbertConfig`."""
+"""Beside the fields of `EncoderConfig`."""
 
 
 NEEDED: tuple[Needed, ...] = (
@@ -75,7 +75,7 @@ NOT_CARRIED = frozenset(
 
 def followed_keys(family: Family) -> frozenset[str]:
     """The keys of a family's `config.json` that are read."""
-    own = (family.config.get(field.name, field.name) for field in fields(AlbertConfig))
+    own = (family.config.get(field.name, field.name) for field in fields(EncoderConfig))
     return frozenset({*own, *family.aliases, *_FOLLOWED})
 
 
@@ -98,7 +98,7 @@ def require_needed_values(content: Mapping[str, Any], family: Family, architectu
 # Writing and reading.
 
 CONFIG_NAME = "config.json"
-_FIELDS = tuple(f.name for f in fields(AlbertConfig))
+_FIELDS = tuple(f.name for f in fields(EncoderConfig))
 # transformers' other names of the same functions.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "gelu_python": "gelu"}
 _MAX_SIZE = 2**24
@@ -132,7 +132,7 @@ _NOT_CARRIED = {
 
 
 def config_to_json(
-    config: AlbertConfig, architecture: str, dtype: torch.dtype, num_labels: int | None, extra: Mapping[str, Any]
+    config: EncoderConfig, architecture: str, dtype: torch.dtype, num_labels: int | None, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of `config.json`; `num_labels` is None for a head with a fixed number of outputs."""
     for key in extra:
@@ -181,7 +181,7 @@ def config_to_json(
     }
 
 
-def written_class(architecture: str, config: AlbertConfig) -> str:
+def written_class(architecture: str, config: EncoderConfig) -> str:
     """The class in `config.json`: transformers' name, or one that it does not know where it would compute otherwise."""
     name = family_of(config).class_name(architecture)
     if config.head_pooling == "pooler" or architecture not in _POOLED_CLASSES:
@@ -208,7 +208,7 @@ def label_names(extra: Mapping[str, Any], num_labels: int) -> list[str]:
     return [labels[str(index)] for index in range(num_labels)]
 
 
-def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
+def read_config(directory: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     """The configuration in a model directory, and all other keys of `config.json`.
 
     `id2label` is returned with integer keys. A model of equal embedding and hidden size has the map that transformers
@@ -257,7 +257,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if type(layers) is type(groups) is int and layers >= 1 and groups >= 1 and layers % groups > 0:
         remedy = f"write num_hidden_groups {layers}, and a copy of its group's weights for each layer"
         raise InvalidConfiguration(f"{path}: num_hidden_groups", f"{groups} do not divide {layers} layers", remedy)
-    config = from_json(AlbertConfig, values, str(path))
+    config = from_json(EncoderConfig, values, str(path))
     activation = read_activation(directory, content)
     read = (*_FIELDS, *family.config.values())
     extra = {key: value for key, value in content.items() if key not in read}
@@ -314,9 +314,9 @@ def _our_class(name: str, family: Family, extra: dict[str, Any]) -> str:
     return name
 
 
-def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> AlbertConfig:
+def with_overrides(config: EncoderConfig, overrides: Mapping[str, Any]) -> EncoderConfig:
     """The configuration with some fields replaced: dropout, number of heads or layers."""
     for key in overrides:
         if key not in _FIELDS:
             raise InvalidConfiguration(key, "is not a field of the configuration", did_you_mean(key, _FIELDS))
-    return from_json(AlbertConfig, to_json(config) | dict(overrides), "overrides")
+    return from_json(EncoderConfig, to_json(config) | dict(overrides), "overrides")

@@ -58,7 +58,7 @@ from albert.checkpoints.tensorflow import (
     read_albert_config,
 )
 from albert.model.families import family_of
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.json_files import save_json
@@ -102,7 +102,7 @@ class ConversionSource:
     kind: str
     path: str
     size: int
-    config: AlbertConfig
+    config: EncoderConfig
     config_path: str | None
     extra: dict[str, Any]
     architecture: str

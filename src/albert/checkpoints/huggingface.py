@@ -35,7 +35,7 @@ from albert.model.albert import (
 )
 from albert.model.families import FAMILIES, OWN_PREFIX, Family, family_of
 from albert.model.sharing import sharing_plan
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class RenamedTensors:
         return names
 
 
-def exported_groups(config: AlbertConfig) -> int:
+def exported_groups(config: EncoderConfig) -> int:
     """Number of layer groups that transformers' ALBERT needs for this model."""
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
 
-def backbone_names(config: AlbertConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+def backbone_names(config: EncoderConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every parameter name of our `AlbertModel` with the names of its copies in transformers, without prefixes."""
     family = family_of(config)
     pooler = {}
@@ -165,7 +165,7 @@ def backbone_names(config: AlbertConfig) -> Iterator[tuple[str, tuple[str, ...]]
 
 
 def to_transformers(
-    tensors: Mapping[str, Tensor], config: AlbertConfig, architecture: str = "AlbertModel"
+    tensors: Mapping[str, Tensor], config: EncoderConfig, architecture: str = "AlbertModel"
 ) -> dict[str, Tensor]:
     """Tensors of one of our models under transformers' names, with separate copies of shared blocks.
 
@@ -202,7 +202,7 @@ def to_transformers(
     return renamed
 
 
-def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str, config: AlbertConfig) -> dict[str, Tensor]:
+def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str, config: EncoderConfig) -> dict[str, Tensor]:
     """Tensors of a pre-training model, under transformers' names, as written for its sentence objective.
 
     The family's own objective: unchanged; another one: the sentence head under a name of its own; "none": without the
@@ -220,7 +220,7 @@ def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str, confi
     return {names.get(name, name): tensor for name, tensor in tensors.items()}
 
 
-def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> RenamedTensors:
+def from_transformers(tensors: Mapping[str, Tensor], config: EncoderConfig, where: str) -> RenamedTensors:
     """A file's tensors under our names, with copies of shared blocks merged; on the meta device copies count as equal.
 
     Names may lack the family's prefix; `where` is the subject of errors.
@@ -263,7 +263,7 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
 
 
 def _take_our_tables(
-    renamed: dict[str, Tensor], in_file: dict[str, str], config: AlbertConfig, family: Family, where: str
+    renamed: dict[str, Tensor], in_file: dict[str, str], config: EncoderConfig, family: Family, where: str
 ) -> None:
     """The position table without unused rows, and zeros for token types that the family does not have."""
     positions = renamed.get(BACKBONE_PREFIX + _POSITIONS)
@@ -278,7 +278,7 @@ def _take_our_tables(
         in_file[BACKBONE_PREFIX + _TYPES] = BACKBONE_PREFIX + _TYPES
 
 
-def _layers_of_blocks(config: AlbertConfig, family: Family) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+def _layers_of_blocks(config: EncoderConfig, family: Family) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     """For every attention and feed-forward block of ours, transformers' layers with a copy of it."""
     groups = exported_groups(config)
     inner = config.inner_group_num
@@ -296,7 +296,7 @@ def _layers_of_blocks(config: AlbertConfig, family: Family) -> tuple[dict[int, l
     return attentions, feed_forwards
 
 
-def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: str) -> list[str]:
+def _identity_map(content: Mapping[str, Tensor], config: EncoderConfig, where: str) -> list[str]:
     """The names of the embedding-to-hidden map in a file, which must be the identity."""
     weight_name, bias_name = (BACKBONE_PREFIX + FAMILIES["albert"].names[name] for name in _PROJECTION)
     if weight_name not in content or bias_name not in content:
@@ -312,7 +312,7 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
     return [weight_name, bias_name]
 
 
-def _merge(copies: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Tensor:
+def _merge(copies: Mapping[str, Tensor], config: EncoderConfig, where: str) -> Tensor:
     (first, tensor), *others = copies.items()
     for name, other in others:
         if differ(tensor, other):
@@ -372,7 +372,7 @@ def kind_of(extra: Mapping[str, Any]) -> Kind:
     return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) in ("sop", "nsp") else kind
 
 
-def build_model(kind: Kind, config: AlbertConfig, num_labels: int | None) -> nn.Module:
+def build_model(kind: Kind, config: EncoderConfig, num_labels: int | None) -> nn.Module:
     """A model of a kind; `num_labels` is None for kinds with a fixed number of outputs."""
     return MODELS[kind](config) if num_labels is None else MODELS[kind](config, num_labels)
 

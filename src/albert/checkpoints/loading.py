@@ -31,7 +31,7 @@ from albert.checkpoints.huggingface import (
 from albert.model.albert import AlbertModel
 from albert.model.encoder import InputScale, LayerScales, initialize, on_meta_device
 from albert.model.families import family_of
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import library_writes
 from albert.runtime.json_files import read_json_object
@@ -376,7 +376,7 @@ def _warn_unverified(source: str) -> None:
 
 
 def fit_tensors(
-    model: nn.Module, renamed: RenamedTensors, config: AlbertConfig, source: str, new_head: bool
+    model: nn.Module, renamed: RenamedTensors, config: EncoderConfig, source: str, new_head: bool
 ) -> tuple[dict[str, str], LoadingReport]:
     """Match tensors, which may be on the meta device, with the parameters of a model by names and shapes.
 
@@ -451,7 +451,7 @@ _GOOGLE_KEYS = ("net_structure_type", "gap_size", "num_memory_blocks", "down_sca
 _XLARGE = (2048, 8192)
 
 
-def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
+def checkpoint_warnings(config: EncoderConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
     """Warnings about a model's settings."""
     if not any(key in extra for key in _GOOGLE_KEYS):
         return ()
@@ -472,7 +472,7 @@ def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple
 _WITHOUT_POOLER = {*KINDS} - {"AlbertForSequenceClassification", "AlbertForMultipleChoice", "AlbertForPreTraining"}
 
 
-def require_complete(renamed: RenamedTensors, architecture: str, config: AlbertConfig, where: str) -> None:
+def require_complete(renamed: RenamedTensors, architecture: str, config: EncoderConfig, where: str) -> None:
     """Refuse tensors if one of the class is missing or has another shape."""
     outputs = n_outputs(architecture, renamed.tensors)
     with on_meta_device():

@@ -57,7 +57,7 @@ from albert.checkpoints.sentence_transformers import (
 from albert.model.albert import AlbertForPreTraining
 from albert.model.encoder import on_meta_device
 from albert.model.families import family_of
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData
 from albert.runtime.files import final_path, new_directory, write_text
 from albert.runtime.json_files import save_json
@@ -76,7 +76,7 @@ class OpenedModel:
     """A model in evaluation mode on the CPU, with its configuration and loading report."""
 
     model: nn.Module
-    config: AlbertConfig
+    config: EncoderConfig
     extra: dict[str, Any]
     loading_report: LoadingReport
     directory: Path
@@ -96,7 +96,7 @@ def write_model(
     which transformers can represent exactly.
     """
     config = getattr(model, "config", None)
-    if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
+    if not isinstance(config, EncoderConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     keys = dict(extra or {})
     architecture = ARCHITECTURES[type(model)]
@@ -123,7 +123,7 @@ def write_model(
 def write_files(
     directory: Path,
     tensors: Mapping[str, Tensor],
-    config: AlbertConfig,
+    config: EncoderConfig,
     architecture: str,
     num_labels: int | None,
     tokenizer: Tokenizer | None,
@@ -158,7 +158,7 @@ def write_files(
 
 def written_model(
     architecture: str,
-    config: AlbertConfig,
+    config: EncoderConfig,
     num_labels: int | None,
     tokenizer: Tokenizer | None,
     extra: Mapping[str, Any],
@@ -252,7 +252,7 @@ class DescribedModel:
     """The configuration and tensors of a model directory; `renamed` has them under our names, on the meta device."""
 
     directory: Path
-    config: AlbertConfig
+    config: EncoderConfig
     extra: dict[str, Any]
     stored: StoredTensors
     renamed: RenamedTensors
@@ -319,7 +319,7 @@ def tokenizer_of(opened: OpenedModel) -> Tokenizer:
 
 
 def require_matching_tokenizer(
-    tokenizer: Tokenizer, directory: Path, config: AlbertConfig, extra: Mapping[str, Any]
+    tokenizer: Tokenizer, directory: Path, config: EncoderConfig, extra: Mapping[str, Any]
 ) -> None:
     """Check that the model was trained with this tokenizer."""
     path = vocabulary_file(directory)

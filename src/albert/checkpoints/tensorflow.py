@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, read_json_object
 from albert.runtime.manifest import open_input
@@ -29,7 +29,7 @@ _ONLY_OURS = (
     "head_pooling",
     "segment_types",
 )
-_KNOWN = tuple(field.name for field in fields(AlbertConfig) if field.name not in _ONLY_OURS)
+_KNOWN = tuple(field.name for field in fields(EncoderConfig) if field.name not in _ONLY_OURS)
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh"}
 """The reference's "gelu" is the tanh form in every release; transformers' "gelu" is the exact one."""
 _FIRST = "albert.encoder.albert_layer_groups.0.albert_layers.0"
@@ -44,7 +44,7 @@ def is_bert(shapes: Shapes) -> bool:
 
 
 def bert_sizes_from_shapes(shapes: Shapes, where: str) -> dict[str, Any]:
-    """The fields of a BERT's `AlbertConfig` that follow from the shapes of tensors."""
+    """The fields of a BERT's `EncoderConfig` that follow from the shapes of tensors."""
     V, H = _matrix(shapes, "bert.embeddings.word_embeddings.weight", where)
     positions, _ = _matrix(shapes, "bert.embeddings.position_embeddings.weight", where)
     types, _ = _matrix(shapes, "bert.embeddings.token_type_embeddings.weight", where)
@@ -63,7 +63,7 @@ def bert_sizes_from_shapes(shapes: Shapes, where: str) -> dict[str, Any]:
 
 
 def sizes_from_shapes(shapes: Shapes, where: str) -> dict[str, int]:
-    """The fields of `AlbertConfig` that follow from the shapes of tensors."""
+    """The fields of `EncoderConfig` that follow from the shapes of tensors."""
     V, E = _matrix(shapes, "albert.embeddings.word_embeddings.weight", where)
     positions, _ = _matrix(shapes, "albert.embeddings.position_embeddings.weight", where)
     types, _ = _matrix(shapes, "albert.embeddings.token_type_embeddings.weight", where)
@@ -93,7 +93,7 @@ def read_albert_config(path: Path | None) -> tuple[dict[str, Any], tuple[str, ..
 
 def config_of(
     settings: Mapping[str, Any], shapes: Shapes, overrides: Mapping[str, Any], file: Path | None, where: str
-) -> AlbertConfig:
+) -> EncoderConfig:
     """The configuration of a checkpoint."""
     subject = str(file) if file is not None else where
     of_bert = is_bert(shapes)
@@ -120,7 +120,7 @@ def config_of(
         sizes |= {"embedding_size": sizes["hidden_size"], "family": "bert", "sharing": "none"}
     elif sizes["embedding_size"] == sizes["hidden_size"] and _PROJECTION in shapes:
         values["embedding_projection"] = True
-    config = from_json(AlbertConfig, values | sizes, subject)
+    config = from_json(EncoderConfig, values | sizes, subject)
     # The reference divides by the number of layers first and then rounds down: wrong for 44 layers in 22 groups.
     L = config.num_hidden_layers
     G = config.num_hidden_groups

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from albert.model.sharing import sharing_plan
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
 
@@ -28,7 +28,7 @@ _BLOCKS = {"attentions": "attention", "feed_forwards": "feed_forward"}
 _PREFIX = "albert.encoder."
 
 
-def layer_origins(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequence[int] | None = None) -> list[int]:
+def layer_origins(source: EncoderConfig, target: EncoderConfig, kept_layers: Sequence[int] | None = None) -> list[int]:
     """For every layer application of the target, the application of the source that initialises it.
 
     With `kept_layers` (from 1), these layers of the source, in order.
@@ -47,7 +47,7 @@ def layer_origins(source: AlbertConfig, target: AlbertConfig, kept_layers: Seque
 
 
 def block_origins(
-    source: AlbertConfig, target: AlbertConfig, blocks: str, kept_layers: Sequence[int] | None = None
+    source: EncoderConfig, target: EncoderConfig, blocks: str, kept_layers: Sequence[int] | None = None
 ) -> list[list[int]]:
     """For every attention or feed-forward block of the target, the source's blocks that its layers originate from."""
     before, after = ([getattr(layer, _BLOCKS[blocks]) for layer in sharing_plan(each)] for each in (source, target))
@@ -59,8 +59,8 @@ def block_origins(
 
 def warm_start_layers(
     tensors: Mapping[str, Tensor],
-    source: AlbertConfig,
-    target: AlbertConfig,
+    source: EncoderConfig,
+    target: EncoderConfig,
     names: Sequence[str],
     kept_layers: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
@@ -79,7 +79,7 @@ def warm_start_layers(
     return result
 
 
-def layers_note(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequence[int] | None = None) -> str | None:
+def layers_note(source: EncoderConfig, target: EncoderConfig, kept_layers: Sequence[int] | None = None) -> str | None:
     """A note on a change of depth or sharing; None without a change."""
     if kept_layers is not None:
         return f"layers {', '.join(map(str, kept_layers))} of {source.num_hidden_layers} are kept"
@@ -91,7 +91,7 @@ def layers_note(source: AlbertConfig, target: AlbertConfig, kept_layers: Sequenc
     return note if k == n else f"{note} (layer i begins as layer ⌊i·{k}/{n}⌋)"
 
 
-def _describe(config: AlbertConfig) -> str:
+def _describe(config: EncoderConfig) -> str:
     words = f"{config.num_hidden_layers} layers with sharing {config.sharing}"
     if config.num_hidden_groups > 1:
         words += f" in {config.num_hidden_groups} groups"
@@ -251,9 +251,9 @@ class WarmStartResult:
 
 def warm_start(
     tensors: Mapping[str, Tensor],
-    source: AlbertConfig,
+    source: EncoderConfig,
     initial: Mapping[str, Tensor],
-    target: AlbertConfig,
+    target: EncoderConfig,
     *,
     origins: PieceOrigins | None = None,
     extend_positions: bool = False,
@@ -301,7 +301,7 @@ def warm_start(
     )
 
 
-def require_equal_widths(source: AlbertConfig, target: AlbertConfig) -> None:
+def require_equal_widths(source: EncoderConfig, target: EncoderConfig) -> None:
     """Refuse another embedding, hidden or intermediate size."""
     for name in _WIDTHS:
         before = getattr(source, name)
@@ -311,7 +311,7 @@ def require_equal_widths(source: AlbertConfig, target: AlbertConfig) -> None:
             raise InvalidConfiguration(name, why, f"keep {before}, or train from random weights")
 
 
-def _projection(tensors: Mapping[str, Tensor], source: AlbertConfig, target: AlbertConfig) -> dict[str, Tensor]:
+def _projection(tensors: Mapping[str, Tensor], source: EncoderConfig, target: EncoderConfig) -> dict[str, Tensor]:
     """The map from E to H; an identity if only the target has one."""
     weight, bias = _PROJECTION
     if source.projects_embeddings == target.projects_embeddings:
@@ -327,7 +327,7 @@ def _projection(tensors: Mapping[str, Tensor], source: AlbertConfig, target: Alb
     return {}
 
 
-def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
+def _settings_notes(source: EncoderConfig, target: EncoderConfig) -> list[str]:
     pairs = {name: (getattr(source, name), getattr(target, name)) for name in _SETTINGS}
     notes = [
         f"{name} {before} → {after}{_SETTINGS[name]}" for name, (before, after) in pairs.items() if before != after

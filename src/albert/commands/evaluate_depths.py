@@ -16,7 +16,7 @@ from albert.inference.engine import InferencePrecision, PackedModel
 from albert.model.albert import set_depth
 from albert.model.cost import count_flops
 from albert.model.sharing import check_depth
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.report.evaluations import result_of_depths
 from albert.report.result import Result
 from albert.runtime.devices import pick_device
@@ -124,7 +124,7 @@ def depth_curve(
         raise InvalidConfiguration("depth", "no depth is given", "give at least one")
     opened = open_for_task(task, model, max_length, overrides)
     config = opened.model.config
-    assert isinstance(config, AlbertConfig)
+    assert isinstance(config, EncoderConfig)
     for depth in depths:
         check_depth(config, depth)
     examples, counts = read_examples(task, data, split)
@@ -179,7 +179,7 @@ def _outputs(packed_model: PackedModel, prepared: PreparedSplit, depth: int) -> 
     return packed_model.rows(ids, types)
 
 
-def _flops(config: AlbertConfig, sequences: Sequences, depth: int) -> float:
+def _flops(config: EncoderConfig, sequences: Sequences, depth: int) -> float:
     """FLOPs of all sequences."""
     total = 0.0
     for length, n in Counter(sequences.lengths.tolist()).items():

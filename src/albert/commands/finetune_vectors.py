@@ -202,14 +202,14 @@ def open_teacher(teacher: str, settings: "FinetuningSettings") -> "VectorTeacher
     from albert.checkpoints.sentence_transformers import open_dense
     from albert.finetuning.vectors import VectorTeacher
     from albert.inference.predictor import Predictor
-    from albert.recipes.architecture import AlbertConfig
+    from albert.recipes.architecture import EncoderConfig
     from albert.runtime.devices import default_precision, pick_device
     from albert.runtime.json_files import fingerprint_of
 
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or default_precision(device)
     predictor = Predictor.open(teacher, device, precision=precision)
-    default = to_json(AlbertConfig())
+    default = to_json(EncoderConfig())
     about = {
         "weights": weights_fingerprint(predictor.network.state_dict()),
         "config": {name: value for name, value in to_json(predictor.config).items() if value != default[name]},

@@ -33,7 +33,7 @@ from albert.recipes.architecture import (
     PRESET_ALIASES,
     PRESET_GROUPS,
     PRESETS,
-    AlbertConfig,
+    EncoderConfig,
     preset_name,
 )
 from albert.runtime.devices import default_precision, describe_machine, pick_device, precision_advice
@@ -54,7 +54,7 @@ class Resolved:
     kind: Literal["preset", "model", "corpus", "tokenizer"]
     name: str
     directory: Path = Path()
-    config: AlbertConfig | None = None
+    config: EncoderConfig | None = None
 
 
 def resolve(name: str) -> Resolved:
@@ -166,7 +166,7 @@ def _work(report: sizes.SizeReport, fills_masks: bool) -> Table:
 
 def show_presets(console: Console) -> None:
     """Print a line for each preset, with fewer columns on narrow terminals."""
-    columns: dict[str, Callable[[str, AlbertConfig], object]] = {
+    columns: dict[str, Callable[[str, EncoderConfig], object]] = {
         "E": lambda name, config: str(config.embedding_size),
         "H": lambda name, config: str(config.hidden_size),
         "L": lambda name, config: str(config.num_hidden_layers),

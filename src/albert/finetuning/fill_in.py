@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from albert.columns.read import TableSource
-from albert.recipes.architecture import FULL_WIDTH, AlbertConfig
+from albert.recipes.architecture import FULL_WIDTH, EncoderConfig
 from albert.recipes.finetuning import FinetuningSettings, PairEncoding, RecipeChanges, TaskRecipe
 from albert.recipes.optimizer import OptimizerRecipe, warmup_then_linear
 from albert.runtime.environment import Precision
@@ -150,7 +150,7 @@ class Beginning:
         head_reads_pairs: how its own head reads pairs, if it has one.
     """
 
-    config: AlbertConfig
+    config: EncoderConfig
     keeps_head: bool = False
     head_reads_pairs: PairEncoding = "together"
 

@@ -19,7 +19,7 @@ from albert.checkpoints.sentence_transformers import MODULES_NAME, SentenceVecto
 from albert.checkpoints.warm_start import WarmStartResult, trained_length, warm_start
 from albert.finetuning.fill_in import Beginning
 from albert.finetuning.opened_model import label_columns
-from albert.recipes.architecture import AlbertConfig, ArchitectureChanges
+from albert.recipes.architecture import ArchitectureChanges, EncoderConfig
 from albert.recipes.finetuning import PairEncoding, TaskRecipe
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
@@ -45,7 +45,7 @@ class PretrainedEncoder:
 class RandomEncoder:
     """An architecture with random weights, and the directory of its tokenizer."""
 
-    config: AlbertConfig
+    config: EncoderConfig
     tokenizer_directory: Path
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Requested changes of a model's architecture, as plain values."""
@@ -84,7 +84,7 @@ class InitialModel:
     """
 
     model: nn.Module
-    config: AlbertConfig
+    config: EncoderConfig
     tokenizer: Tokenizer
     tokenizer_directory: Path
     source: str
@@ -163,7 +163,7 @@ def initial_model(
     )
 
 
-def random_model(start: RandomEncoder, kind: Kind, config: AlbertConfig, n_outputs: int | None) -> InitialModel:
+def random_model(start: RandomEncoder, kind: Kind, config: EncoderConfig, n_outputs: int | None) -> InitialModel:
     """A model with random weights, and its tokenizer; raises InvalidConfiguration if this has too many pieces."""
     directory = start.tokenizer_directory
     tokenizer = load_tokenizer(directory)
@@ -182,7 +182,7 @@ def random_model(start: RandomEncoder, kind: Kind, config: AlbertConfig, n_outpu
 
 
 def load_weights_of(
-    opened: OpenedModel, model: nn.Module, kind: Kind, config: AlbertConfig, changes: ArchitectureChanges
+    opened: OpenedModel, model: nn.Module, kind: Kind, config: EncoderConfig, changes: ArchitectureChanges
 ) -> WarmStartResult:
     """Load the weights of a trained model into one of another architecture.
 

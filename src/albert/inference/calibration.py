@@ -21,7 +21,7 @@ from albert.inference.linears import ZERO_POINT, quantize_rows
 from albert.model.albert import AlbertModel
 from albert.model.encoder import InputScale, LayerScales
 from albert.model.packing import mean_states, pack
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.random_streams import stream
 
@@ -44,7 +44,7 @@ _LEVELS = 255
 _BATCH_TOKENS = 2048
 
 
-def random_sequences(config: AlbertConfig) -> list[np.ndarray]:
+def random_sequences(config: EncoderConfig) -> list[np.ndarray]:
     """Sequences of random tokens, always the same ones for a size of vocabulary."""
     rng = stream("calibration", 0)
     first = min(5, config.vocab_size - 1)  # special pieces come first in most vocabularies

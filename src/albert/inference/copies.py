@@ -16,7 +16,7 @@ from albert.runtime.errors import DamagedData
 
 if TYPE_CHECKING:
     from albert.inference.engine import PackedModel
-    from albert.recipes.architecture import AlbertConfig
+    from albert.recipes.architecture import EncoderConfig
     from albert.text.tokenizer import Tokenizer
 
 
@@ -24,7 +24,7 @@ class CopiedByPath(ABC):
     """A model that was opened from a directory, which a pickle names and a deep copy does without."""
 
     name: str
-    config: "AlbertConfig"
+    config: "EncoderConfig"
     extra: Mapping[str, Any]
     tokenizer: "Tokenizer"
     packed_model: "PackedModel"

@@ -26,7 +26,7 @@ from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.encoder import on_meta_device
 from albert.model.families import family_of
 from albert.model.packing import PackedSequences, pack
-from albert.recipes.architecture import Activation, AlbertConfig
+from albert.recipes.architecture import Activation, EncoderConfig
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import to_json
@@ -143,7 +143,7 @@ def _mask_sequences(sequences: Sequence[np.ndarray], offset: int, tokenizer: Tok
 def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.device) -> SelfCheck:
     weights = opened.model.to(device).state_dict()
     candidates = plausible_settings(opened.config)
-    results: list[tuple[AlbertConfig, np.ndarray, float]] = []
+    results: list[tuple[EncoderConfig, np.ndarray, float]] = []
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
             with on_meta_device():
@@ -181,7 +181,7 @@ def _evaluate(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: tor
     return np.concatenate(losses), float(np.concatenate(correct).mean())
 
 
-def plausible_settings(config: AlbertConfig) -> list[AlbertConfig]:
+def plausible_settings(config: EncoderConfig) -> list[EncoderConfig]:
     """The stated configuration, and those with the other form of GELU, or with H/64, 16 or 32 heads that divide H."""
     stated = config.hidden_act
     activations = [stated, *(other for other in _GELUS if stated in _GELUS and other != stated)]
@@ -237,7 +237,7 @@ class ModelReport:
     head_parameters: dict[str, int]
     weight_bytes: int
     verified: bool
-    configuration: AlbertConfig
+    configuration: EncoderConfig
     tensors: LoadingReport
     other_keys: dict[str, Any]
     tokenizer: TokenizerReport | None

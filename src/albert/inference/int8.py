@@ -33,7 +33,7 @@ from albert.inference.files import opened_input
 from albert.inference.linears import is_worth_quantizing, quantize_matrix
 from albert.model.albert import IMPOSSIBLE, AlbertForPairClassification
 from albert.model.packing import pack, split_segments
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import read_json_object, save_json
@@ -65,7 +65,7 @@ class SampleBatch(NamedTuple):
     types: list[np.ndarray]
 
 
-def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
+def sample_batches(config: EncoderConfig) -> list[SampleBatch]:
     """Batches of an even number of sequences, from a few tokens up to the model's positions, at most 512."""
     rng = stream("sample outputs", 0)
     longest = min(config.max_position_embeddings, MAX_LENGTH)

@@ -169,7 +169,7 @@ class GraphWriter:
         return self.activation(mapped, family_of(model.config).pooler_activation)
 
     def read_by_head(self, model: Any, hidden: str) -> str:
-        """What a head for a whole text reads (`AlbertConfig.head_pooling`): [batch, H]."""
+        """What a head for a whole text reads (`EncoderConfig.head_pooling`): [batch, H]."""
         pooling = model.config.head_pooling
         if pooling == "pooler":
             return self.pooled(model.albert, hidden)

@@ -24,7 +24,7 @@ from albert.model.packing import (
     tokens_in_other_segment,
 )
 from albert.model.sharing import check_depth, plan_for_depth
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -39,7 +39,7 @@ class FactorizedEmbedding(nn.Module):
     match of Chen et al. 2017 (arXiv 1704.00051, §3.2), for encoders that do not learn to match words by attention.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.embedding_size
         self.match_embedding = config.match_embedding
@@ -78,7 +78,7 @@ class FactorizedEmbedding(nn.Module):
 class AlbertModel(nn.Module):
     """Embeddings, encoder and optionally the pooler."""
 
-    def __init__(self, config: AlbertConfig, with_pooler: bool = True) -> None:
+    def __init__(self, config: EncoderConfig, with_pooler: bool = True) -> None:
         super().__init__()
         self.config = config
         self.embeddings = FactorizedEmbedding(config)
@@ -172,7 +172,7 @@ class PreTrainingLosses(NamedTuple):
 class AlbertForPreTraining(nn.Module):
     """ALBERT with a masked-token and a sentence-order head (paper §3.1)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config)
@@ -205,7 +205,7 @@ class AlbertForPreTraining(nn.Module):
 class AlbertForMaskedLM(nn.Module):
     """ALBERT without a pooler, with a masked-token head."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config, with_pooler=False)
@@ -221,7 +221,7 @@ class AlbertForMaskedLM(nn.Module):
 class _TaskModel(nn.Module):
     """An encoder and a task head; subclasses compute the head from hidden states in `head_outputs`."""
 
-    def __init__(self, config: AlbertConfig, with_pooler: bool) -> None:
+    def __init__(self, config: EncoderConfig, with_pooler: bool) -> None:
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config, with_pooler)
@@ -232,7 +232,7 @@ class _TaskModel(nn.Module):
         return self.head_outputs(self.albert(packed), packed)
 
     def pooled(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """What a head for a whole text reads of each sequence (`AlbertConfig.head_pooling`)."""
+        """What a head for a whole text reads of each sequence (`EncoderConfig.head_pooling`)."""
         match self.config.head_pooling:
             case "pooler":
                 return self.albert.pool(hidden, packed)
@@ -251,7 +251,7 @@ class _TaskModel(nn.Module):
 class AlbertForSequenceClassification(_TaskModel):
     """A linear head on the pooled sequence: classes, independent labels, or numbers for regression."""
 
-    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+    def __init__(self, config: EncoderConfig, num_labels: int) -> None:
         super().__init__(config, with_pooler=config.head_pooling == "pooler")
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
@@ -275,7 +275,7 @@ class AlbertForPairClassification(_TaskModel):
     such class.
     """
 
-    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+    def __init__(self, config: EncoderConfig, num_labels: int) -> None:
         super().__init__(config, with_pooler=False)
         self.pair_classifier = nn.Linear(4 * config.hidden_size, num_labels)
         initialize(self.pair_classifier, config.initializer_range)
@@ -304,7 +304,7 @@ class AlbertForPairClassification(_TaskModel):
 class AlbertForTokenClassification(_TaskModel):
     """A linear head on every token: parts of speech, named entities."""
 
-    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+    def __init__(self, config: EncoderConfig, num_labels: int) -> None:
         super().__init__(config, with_pooler=False)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
@@ -319,7 +319,7 @@ class AlbertForTokenClassification(_TaskModel):
 class AlbertForMultipleChoice(_TaskModel):
     """One score per sequence; the caller takes a softmax over the sequences of a question's options (RACE)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config, with_pooler=config.head_pooling == "pooler")
         self.classifier = nn.Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
@@ -332,7 +332,7 @@ class AlbertForMultipleChoice(_TaskModel):
 class AlbertForQuestionAnswering(_TaskModel):
     """Start and end logits for every token (SQuAD 1.1)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config, with_pooler=False)
         self.qa_outputs = SpanHead(config)
         initialize(self.qa_outputs, config.initializer_range)
@@ -375,7 +375,7 @@ class SpanBeam(NamedTuple):
 class AlbertForJointQuestionAnswering(nn.Module):
     """ALBERT without a pooler, with the joint head."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config, with_pooler=False)
@@ -480,7 +480,7 @@ def set_depth(model: nn.Module, depth: int) -> None:
         InvalidConfiguration: the model cannot run at this depth.
     """
     config = model.config
-    assert isinstance(config, AlbertConfig)
+    assert isinstance(config, EncoderConfig)
     check_depth(config, depth)
     backbone: Any = getattr(model, "albert", model)
     backbone.encoder.plan = plan_for_depth(config, depth)

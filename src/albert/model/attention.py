@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, to_padded_blocks
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import lazy_import
 
@@ -283,7 +283,7 @@ PositionBias = Callable[[int], Tensor]
 """From a length to [heads, length, length]: added to the scores of a row (a query) and a column (a key)."""
 
 
-def position_bias(config: AlbertConfig) -> nn.Module | None:
+def position_bias(config: EncoderConfig) -> nn.Module | None:
     """What every layer of an encoder adds to its scores (a `PositionBias`); None: nothing.
 
     In all families here positions are embeddings alone. For one whose attention knows distances (MPNet, T5) this is a
@@ -316,7 +316,7 @@ class AttentionMatrices(NamedTuple):
 class AttentionBlock(nn.Module):
     """Attention, output map, residual connection and LayerNorm (post-norm)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.hidden_size
         self.heads = config.num_attention_heads

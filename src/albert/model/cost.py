@@ -12,7 +12,7 @@ from typing import Literal
 from albert.model.encoder import ACTIVATED_AT_ONCE
 from albert.model.heads import LOGITS_AT_ONCE, LOGITS_IN_CACHE
 from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.environment import Precision
 
 
@@ -74,7 +74,7 @@ class FlopsPerToken:
         return 3 * self.forward
 
 
-def count_parameters(config: AlbertConfig) -> ParameterCount:
+def count_parameters(config: EncoderConfig) -> ParameterCount:
     """Number of parameters by part, equal to `sum(p.numel() for p in model.parameters())`."""
     v = config.vocab_size
     e = config.embedding_size
@@ -92,7 +92,7 @@ def count_parameters(config: AlbertConfig) -> ParameterCount:
     )
 
 
-def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> FlopsPerToken:
+def count_flops(config: EncoderConfig, sequence_length: int | None = None) -> FlopsPerToken:
     """FLOPs per token of a sequence of this length; None: the maximum."""
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     e = config.embedding_size
@@ -116,7 +116,7 @@ PASSES = 3
 """Forward and backward pass in units of the forward pass: each product has two gradients."""
 
 
-def pretraining_flops(config: AlbertConfig, lengths: Sequence[int], n_masked: int) -> int:
+def pretraining_flops(config: EncoderConfig, lengths: Sequence[int], n_masked: int) -> int:
     """FLOPs of the forward and backward pass over packed sequences, counted as in `count_flops`.
 
     Embedding lookups cost nothing; vocabulary logits are computed for masked tokens only.
@@ -174,7 +174,7 @@ def masked_tokens_of(length: int) -> int:
 
 
 def count_training_memory(
-    config: AlbertConfig,
+    config: EncoderConfig,
     *,
     batch_size: int,
     sequence_length: int,

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from albert.model.attention import AttentionBlock, AttentionMatrices, PositionBias, position_bias, to_matmul_dtype
 from albert.model.packing import PackedSequences, pad_batch_rows
 from albert.model.sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import Dropout, checkpoint_context, linear
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class FeedForwardBlock(nn.Module):
     The dropout is Google's; transformers declares it but does not apply it.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
         input_scales: of each application in int8; None until they are measured (`albert.inference.calibration`).
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.plan = sharing_plan(config)
         self.attentions = nn.ModuleList(AttentionBlock(config) for _ in range(n_attention_blocks(config)))

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.architecture import Family as FamilyName
 
 POOLED_CLASSIFIER = "pooled_classifier"
@@ -109,7 +109,7 @@ class Family:
         """Whether embeddings may have another width than layers."""
         return "embeddings.projection.weight" in self.names
 
-    def heads_written(self, architecture: str, config: AlbertConfig) -> dict[str, str]:
+    def heads_written(self, architecture: str, config: EncoderConfig) -> dict[str, str]:
         """Our names -> those in a file of this class; also of a pooler that belongs to the head there."""
         names = dict(self.heads) | dict(self.heads_of.get(architecture, {}))
         if config.head_pooling != "pooler":
@@ -459,7 +459,7 @@ FAMILIES: dict[str, Family] = {
 """By `model_type`."""
 
 
-def family_of(config: AlbertConfig) -> Family:
+def family_of(config: EncoderConfig) -> Family:
     """The family of a configuration."""
     return FAMILIES[config.family]
 

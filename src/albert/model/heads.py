@@ -11,7 +11,7 @@ from torch.nn import functional
 from albert.model.attention import to_matmul_dtype
 from albert.model.encoder import ACTIVATIONS, activate
 from albert.model.packing import pad_rows
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.runtime.devices import Dropout, linear, product
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class MaskedLanguageModelHead(nn.Module):
     Applied to masked positions only: about 15 % of the tokens.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.activation = ACTIVATIONS[config.hidden_act]
@@ -158,7 +158,7 @@ class MaskedLanguageModelHead(nn.Module):
 class SentenceOrderHead(nn.Module):
     """Two logits from the pooled sequence: 0 in order, 1 swapped (for NSP: from another document)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.classifier = nn.Linear(config.hidden_size, 2)
 
@@ -170,7 +170,7 @@ class SentenceOrderHead(nn.Module):
 class SpanHead(nn.Module):
     """Start and end logits of every token (SQuAD 1.1)."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.outputs = nn.Linear(config.hidden_size, 2)
 
@@ -186,7 +186,7 @@ class JointSpanHead(nn.Module):
     The head of XLNet (Yang et al. 2019), which predicts "no answer" separately instead of as a span.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.hidden_size
         self.start = nn.Linear(width, 1)

@@ -5,7 +5,7 @@ several applications use exists once in memory."""
 
 from dataclasses import dataclass
 
-from albert.recipes.architecture import MAX_DEPTH_FACTOR, AlbertConfig
+from albert.recipes.architecture import MAX_DEPTH_FACTOR, EncoderConfig
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -17,7 +17,7 @@ class LayerApplication:
     feed_forward: int
 
 
-def sharing_plan(config: AlbertConfig) -> tuple[LayerApplication, ...]:
+def sharing_plan(config: EncoderConfig) -> tuple[LayerApplication, ...]:
     """The L × inner_group_num layer applications, in order.
 
     With sharing "all", layer i applies the inner layers of group ⌊i·G/L⌋ (integer arithmetic: the reference's
@@ -35,12 +35,12 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerApplication, ...]:
     )
 
 
-def n_attention_blocks(config: AlbertConfig) -> int:
+def n_attention_blocks(config: EncoderConfig) -> int:
     """Number of attention blocks in memory."""
     return 1 + max(application.attention for application in sharing_plan(config))
 
 
-def n_feed_forward_blocks(config: AlbertConfig) -> int:
+def n_feed_forward_blocks(config: EncoderConfig) -> int:
     """Number of feed-forward blocks in memory."""
     return 1 + max(application.feed_forward for application in sharing_plan(config))
 
@@ -50,13 +50,13 @@ def n_feed_forward_blocks(config: AlbertConfig) -> int:
 # share their parameters.
 
 
-def allowed_depths(config: AlbertConfig) -> range:
+def allowed_depths(config: EncoderConfig) -> range:
     """Depths at which a model can run, in layers."""
     shares_all = config.sharing == "all" and config.num_hidden_groups == 1
     return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if shares_all else 1) + 1)
 
 
-def check_depth(config: AlbertConfig, depth: int) -> None:
+def check_depth(config: EncoderConfig, depth: int) -> None:
     """Raise InvalidConfiguration if a model cannot run at this depth."""
     allowed = allowed_depths(config)
     if depth in allowed and not isinstance(depth, bool | float):
@@ -66,7 +66,7 @@ def check_depth(config: AlbertConfig, depth: int) -> None:
     raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
 
 
-def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
+def plan_for_depth(config: EncoderConfig, depth: int) -> tuple[LayerApplication, ...]:
     """Applications of the first `depth` layers; the plan repeats beyond the trained depth."""
     plan = sharing_plan(config)
     n_applications = depth * config.inner_group_num

@@ -20,7 +20,7 @@ from albert.model.cost import (
     pretraining_flops,
 )
 from albert.model.sharing import sharing_plan
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.runtime.environment import Precision
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class PublishedSize:
         """Our count of the preset."""
         return self.count(PRESETS[self.preset])
 
-    def count(self, config: AlbertConfig) -> int:
+    def count(self, config: EncoderConfig) -> int:
         """The same count for any model; with its pooler if the figure equals none of our counts."""
         return count_parameters(config).by_part()[self.counted or "model"]
 
@@ -85,22 +85,22 @@ _CONTENT = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", 
 _SHARING = ("sharing", "num_hidden_groups", "inner_group_num")
 
 
-def preset_of_shape(config: AlbertConfig) -> str | None:
+def preset_of_shape(config: EncoderConfig) -> str | None:
     """The preset with the same sizes and sharing; if there are several, the one with the fewest differences."""
     matches = [name for name, preset in PRESETS.items() if shape_of(preset) == shape_of(config)]
     return min(matches, key=lambda name: len(differences(config, name)), default=None)
 
 
-def differences(config: AlbertConfig, preset: str) -> dict[str, tuple[Any, Any]]:
+def differences(config: EncoderConfig, preset: str) -> dict[str, tuple[Any, Any]]:
     """The settings in which a model of a preset's shape differs from it: field -> its value, the preset's value."""
     left_out = (*_SHARING, "embedding_projection", "family")
-    names = [field.name for field in fields(AlbertConfig) if field.name not in left_out]
+    names = [field.name for field in fields(EncoderConfig) if field.name not in left_out]
     pairs = {name: (getattr(config, name), getattr(PRESETS[preset], name)) for name in names}
     pairs["embedding_projection"] = config.projects_embeddings, PRESETS[preset].projects_embeddings
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def shape_of(config: AlbertConfig) -> tuple[Any, ...]:
+def shape_of(config: EncoderConfig) -> tuple[Any, ...]:
     """Sizes and sharing of a model; equal for models of the same shape."""
     return (*(getattr(config, name) for name in _CONTENT), sharing_plan(config))
 
@@ -121,7 +121,7 @@ class SizeReport:
     """
 
     name: str
-    configuration: AlbertConfig
+    configuration: EncoderConfig
     sequence_length: int
     preset: str | None
     differs: dict[str, tuple[Any, Any]]
@@ -146,7 +146,7 @@ class SizeReport:
         }
 
 
-def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
+def size_report(name: str, config: EncoderConfig, sequence_length: int | None = None) -> SizeReport:
     """The report of an architecture, by default for its longest sequence."""
     length = sequence_length or config.max_position_embeddings
     preset = preset_of_shape(config)
@@ -195,7 +195,7 @@ def _figures(report: SizeReport) -> list[tuple[str, str, int]]:
 
 
 def memory_plan(
-    config: AlbertConfig,
+    config: EncoderConfig,
     *,
     batch_size: int,
     sequence_length: int,

@@ -16,7 +16,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.cost import count_training_memory, masked_tokens_of
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining.batches import PretrainingBatch, Sample, collate, pretraining_objective
-from albert.recipes.architecture import AlbertConfig
+from albert.recipes.architecture import EncoderConfig
 from albert.recipes.optimizer import OptimizerRecipe
 from albert.runtime.devices import autocast, free_memory
 from albert.runtime.environment import Precision, Ranks
@@ -87,7 +87,7 @@ class Measurement:
 
 
 def measure_throughput(
-    architectures: Mapping[str, AlbertConfig],
+    architectures: Mapping[str, EncoderConfig],
     *,
     sequence_length: int,
     batch_size: int | None = None,
@@ -129,7 +129,7 @@ def measure_throughput(
 
 
 def _passes(
-    config: AlbertConfig, length: int, sequences: int, device: torch.device, precision: Precision
+    config: EncoderConfig, length: int, sequences: int, device: torch.device, precision: Precision
 ) -> dict[str, Callable[[], None]]:
     batch = random_batch(config, length, sequences).to(device)
     model = AlbertForPreTraining(config).to(device)
@@ -157,7 +157,7 @@ def training_step(
     return step
 
 
-def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
+def random_batch(config: EncoderConfig, length: int, sequences: int) -> PretrainingBatch:
     """A pre-training batch of random tokens without padding."""
     random = np.random.default_rng(0)
     samples = []
@@ -177,7 +177,7 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
 
 
 def _refuse_too_large(
-    architectures: Mapping[str, AlbertConfig], length: int, sequences: int, device: torch.device, precision: Precision
+    architectures: Mapping[str, EncoderConfig], length: int, sequences: int, device: torch.device, precision: Precision
 ) -> None:
     free = free_memory(device)
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"

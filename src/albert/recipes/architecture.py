@@ -1,4 +1,4 @@
-"""`AlbertConfig`, every published size by name, and the changes that fine-tuning makes (paper §3.1).
+"""`EncoderConfig`, every published size by name, and the changes that fine-tuning makes (paper §3.1).
 
 Field names are those of `transformers.AlbertConfig`."""
 
@@ -19,8 +19,8 @@ MAX_DEPTH_FACTOR = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlbertConfig:
-    """One model architecture (paper §3.1).
+class EncoderConfig:
+    """One architecture, of any family: ALBERT's, and those that are the same network without sharing (paper §3.1).
 
     Raises:
         InvalidConfiguration: sizes that do not fit together.
@@ -124,7 +124,7 @@ class AlbertConfig:
         differs = self.embedding_size != self.hidden_size
         return differs if self.embedding_projection is None else self.embedding_projection
 
-    def with_match_embedding(self) -> "AlbertConfig":
+    def with_match_embedding(self) -> "EncoderConfig":
         """The architecture with one more token type, which marks the tokens that occur in the other segment."""
         if self.match_embedding:
             return self
@@ -137,7 +137,7 @@ class AlbertConfig:
 # A name is a size, followed by its differences in the paper's letters: `albert-base-E256-not-shared`,
 # `albert-large-L6`. Names are case-insensitive, and "_" may replace "-".
 
-ALBERT_BASE = AlbertConfig()
+ALBERT_BASE = EncoderConfig()
 FULL_WIDTH = ALBERT_BASE.hidden_size
 """H of the narrowest model that has a published recipe."""
 _SIZES = {"base": (768, 12), "large": (1024, 24), "xlarge": (2048, 24), "xxlarge": (4096, 12)}
@@ -161,12 +161,12 @@ _EXCEPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def bert_control(albert: AlbertConfig) -> AlbertConfig:
+def bert_control(albert: EncoderConfig) -> EncoderConfig:
     """BERT with the sizes of `albert`: embeddings of width H, no shared parameters (paper Table 1)."""
     return replace(albert, embedding_size=albert.hidden_size, sharing="none")
 
 
-def _architecture(name: str) -> AlbertConfig:
+def _architecture(name: str) -> EncoderConfig:
     family, size, *words = name.split("-")
     hidden_size, layers = _SIZES[size]
     fields: dict[str, Any] = {"hidden_size": hidden_size, "num_hidden_layers": layers}
@@ -175,7 +175,7 @@ def _architecture(name: str) -> AlbertConfig:
         fields |= _DIFFERENCES.get(word, {})
     width = fields["hidden_size"]
     sizes = {"num_attention_heads": width // 64, "intermediate_size": 4 * width}
-    config = AlbertConfig(**sizes | fields | _EXCEPTIONS.get(name, {}))
+    config = EncoderConfig(**sizes | fields | _EXCEPTIONS.get(name, {}))
     return bert_control(config) if family == "bert" else config
 
 
@@ -202,7 +202,7 @@ _ALIASES = (
 PRESET_GROUPS = {title: {name: _architecture(name) for name in names.split()} for title, names in _NAMES.items()}
 """Heading -> name -> architecture. Google's English ALBERTs call the tanh form "gelu"; here it is "gelu_new"."""
 
-PRESETS: dict[str, AlbertConfig] = {name: config for group in PRESET_GROUPS.values() for name, config in group.items()}
+PRESETS: dict[str, EncoderConfig] = {name: config for group in PRESET_GROUPS.values() for name, config in group.items()}
 """Name -> architecture."""
 
 _PRESET_OF = {config: name for name, config in PRESETS.items()}
@@ -252,7 +252,7 @@ class ArchitectureChanges:
         """The changes as a dictionary of plain values."""
         return {name: value for name, value in asdict(self).items() if value is not None and value is not False}
 
-    def applied_to(self, config: AlbertConfig) -> AlbertConfig:
+    def applied_to(self, config: EncoderConfig) -> EncoderConfig:
         """The changed architecture. If it no longer shares layers, groups and inner layers become separate layers.
 
         Raises:
@@ -278,7 +278,7 @@ class ArchitectureChanges:
                 raise
             raise InvalidConfiguration(f"architecture.{error.subject}", error.why, error.remedy) from error
 
-    def _kept_layers(self, config: AlbertConfig, kept: tuple[int, ...]) -> dict[str, int]:
+    def _kept_layers(self, config: EncoderConfig, kept: tuple[int, ...]) -> dict[str, int]:
         """The fields that `keep_layers` changes."""
         if self.num_hidden_layers is not None or self.num_hidden_groups is not None or self.sharing is not None:
             why = "cannot be combined with another change of depth or sharing"

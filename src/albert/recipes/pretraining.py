@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albert.recipes.architecture import PRESETS, AlbertConfig
+from albert.recipes.architecture import PRESETS, EncoderConfig
 from albert.recipes.optimizer import OptimizerRecipe, warmup_then_linear
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, require_range
@@ -181,7 +181,7 @@ class PretrainingRecipe:
         InvalidConfiguration: a setting is out of range, or settings contradict each other.
     """
 
-    model: AlbertConfig = field(default_factory=AlbertConfig, metadata={"key": "architecture"})
+    model: EncoderConfig = field(default_factory=EncoderConfig, metadata={"key": "architecture"})
     """The network. Its vocab_size is taken from the prepared corpus."""
     sinusoidal_positions: float | None = None
     """Initialise the position embeddings as sinusoids of this root mean square; None: random numbers, as in the paper.

@@ -323,7 +323,7 @@ def test_interrupted_choice_of_the_held_out_document_resumes(tokenizer, tmp_path
 
 def test_share_that_leaves_nothing_for_training_is_refused(tokenizer, tmp_path):
     path = write_jsonl(tmp_path / "raw.jsonl", FEW)
-    with refusal(InvalidConfiguration, "held-out", "0.999999"):
+    with refusal(InvalidConfiguration, "held_out", "0.999999"):
         prepare([path], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.999999), workers=1)
     assert sorted(tmp_path.iterdir()) == [path]
 

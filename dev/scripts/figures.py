@@ -165,7 +165,7 @@ def reviews() -> str:
 @passage
 def quickstart() -> str:
     """Scores of the quickstart, and the time of an earlier run on a quiet machine."""
-    found = run_figures("2026-11-29-quickstart")
+    found = run_figures("2026-11-29-quickstart-2")
     quiet = run_figures("2026-11-23-quickstart")["seconds"]
     rows = [
         ("masked tokens", "masked_tokens_accuracy", ""),
@@ -181,8 +181,9 @@ def quickstart() -> str:
         for what, name, other in rows
     ]
     scores = table(["held out", "score", "majority baseline", "`tiny`"], lines)
-    taken = f"{float(quiet['value']):.0f} seconds on two quiet cores of an Intel Xeon, without the installation"
-    return f"{scores}\n\nScores at commit {found['seconds']['commit']}; at {quiet['commit']} it took {taken}."
+    commits = f"the encoder and `tiny` at {found['seconds']['commit']}, the classifier at {found[rows[1][1]]['commit']}"
+    taken = f"{float(quiet['value']):.0f} seconds on two quiet cores of such a processor, without the installation"
+    return f"{scores}\n\nIntel Xeon with AMX; {commits}. At {quiet['commit']} it took {taken}."
 
 
 @passage

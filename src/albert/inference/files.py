@@ -1,6 +1,10 @@
 """Prediction on files: all rows are validated first, then predicted batch by batch.
 
-Memory does not grow with the file. Output is JSON lines, CSV, `.npy`, `.conll` or Parquet. JSON lines and CSV are
+`opened_input` recognises the file. `predict_file` reads each row once to check it (`check_input`), then again: the
+pipeline makes an example of a row (`FilePrediction.example`), `Predictor.replies_or_errors` answers a batch, and the
+pipeline makes columns of each reply (`FilePrediction.answers`). Memory does not grow with the file.
+
+Output is JSON lines, CSV, `.npy`, `.conll` or Parquet (`albert.inference.output_formats`). JSON lines and CSV are
 continued after a stop (`albert.inference.partial_output`); the other formats begin anew."""
 
 import re

@@ -222,9 +222,9 @@ def _add_endpoint(app: FastAPI, service: Service, endpoint: type[Pipeline]) -> N
         if pipeline is None:
             can = " and ".join(predictor.abilities) or "only embed texts"
             raise Refused("inability", f"this model cannot {endpoint.needs}; it can {can}")
-        content = as_dataclass.validate_python(body.model_dump())
+        content = as_dataclass.validate_python(body.model_dump())  # the pipeline's `Request`
         examples = pipeline.examples(content)
-        if pipeline.takes_pair:
+        if pipeline.takes_pair:  # of texts, where the model was trained on pairs
             second = "pair" if hasattr(content, "pair") else "pairs"
             check_second_texts(second, getattr(content, second) is not None, predictor.reads_pairs)
         service.warn_of_unknown(examples)

@@ -21,6 +21,7 @@ from albert.runtime.json_files import from_json, read_versioned, to_json
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.examples import Example
 from albert.tasks.submission import DECLARED
+from albert.tasks.task import LinearTask
 from albert.training.logging import TrainingPlan
 from albert.training.run_folder import RunFolder
 
@@ -369,7 +370,7 @@ def _solves_head(
     head solved first").
     """
     reason = None
-    if not task.target.is_linear:
+    if not isinstance(task.target, LinearTask):
         reason = f"{task.title} has spans as answers, whose head is not solved"
     elif beginning.keeps_head:
         reason = "the model's own head is kept"

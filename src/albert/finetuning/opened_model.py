@@ -20,7 +20,7 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.inputs import Pair
 from albert.tasks.regression import Regression
-from albert.tasks.task import Task
+from albert.tasks.task import LinearTask, Task
 from albert.text.tokenizer import Tokenizer
 
 _OTHER_MODEL = "give another model"
@@ -35,7 +35,7 @@ def head_description(task: DeclaredTask, recipe: TaskRecipe, trained_positions: 
     if trained_positions is not None:
         keys["trained_positions"] = trained_positions
     target = task.target
-    if target.is_linear:
+    if isinstance(target, LinearTask):
         keys["max_sequence_length"] = recipe.max_length
     outputs: dict[str, Any] = {}
     if target.output_names is not None:

@@ -34,7 +34,7 @@ from albert.report.advice import FROZEN
 from albert.runtime.environment import lazy_import
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
-from albert.tasks.task import LinearHead, Task
+from albert.tasks.task import LinearHead, LinearTask, Task
 
 INVERSE_REGULARISATION = 0.01
 """C of the logistic regression on standardised features, whose penalty is half the squared weights over C; 1 / C is the
@@ -91,7 +91,7 @@ def solve_head(
             `INVERSE_REGULARISATION`, and nothing is changed and None is returned if the states hardly depend on the
             text, see `UNTRAINED_DEVIATION`.
     """
-    assert target.is_linear
+    assert isinstance(target, LinearTask)
     started = time.perf_counter()
     classifier: Any = model.classifier
     pooler: Any = getattr(getattr(model, "albert", None), "pooler", None)
@@ -161,7 +161,7 @@ def divisors(features: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, 
     return np.where(deviation < MIN_DEVIATION, 1.0, np.maximum(deviation, least))
 
 
-def head_members(target: Task, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:
+def head_members(target: LinearTask, batches: TaskBatches, width: int, is_result: bool) -> np.ndarray:
     """The indices of the examples that a head is solved on: all, or a fixed sample of them within the limits."""
     n_examples = batches.n_examples
     most_rows = MAX_FEATURES // width
@@ -180,7 +180,7 @@ def head_members(target: Task, batches: TaskBatches, width: int, is_result: bool
 
 def training_features(
     model: nn.Module,
-    target: Task,
+    target: LinearTask,
     batches: TaskBatches,
     compute: ComputeOptions,
     reader: nn.Module,
@@ -220,7 +220,7 @@ def recorded_inputs(model: nn.Module, reader: nn.Module) -> Iterator[Callable[[P
 
 
 def fit(
-    target: Task,
+    target: LinearTask,
     features: np.ndarray,
     targets: np.ndarray,
     groups: np.ndarray,
@@ -241,7 +241,7 @@ def fit(
 
 
 def cross_validated_losses(
-    target: Task, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, balanced: bool
+    target: LinearTask, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, balanced: bool
 ) -> dict[float, float]:
     """The mean loss of held-out examples for each candidate of C; a group is held out as a whole."""
     names = np.unique(groups)

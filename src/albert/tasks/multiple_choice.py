@@ -53,8 +53,8 @@ from albert.tasks.pipeline import (
 from albert.tasks.table_task import TableTask
 from albert.tasks.task import (
     LinearHead,
+    LinearTask,
     Predictions,
-    Task,
     class_predictions,
     cross_entropy,
     label_id,
@@ -100,7 +100,7 @@ class LabelledOption(RankedOption):
 
 
 @dataclass(frozen=True)
-class MultipleChoice(Task):
+class MultipleChoice(LinearTask):
     """One of the options of each question: `options` are the columns of their texts, `column` holds the name of the
     right one's column. A question may have fewer options: the others are absent. What is asked has no columns; of the
     rows of a file the chosen option is also called as in the training file, where `option_labels` says how.

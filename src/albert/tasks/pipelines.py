@@ -3,11 +3,13 @@
 There is no other list of them: `albert predict --task`, the endpoint, its part of `/openapi.json` and a tab of the page
 follow. If it is a `Task`, so do `finetune` and `evaluate`, also on tables.
 
-What its file must have are the abstract methods: of `Pipeline` from a request or row to its reply, and for a task those
-of `FromTable` from a table to the task, and of `Task` from an example to its loss and scores; everything else has a
-default, which the file replaces where the new kind differs. A kind that reads a text or a pair is a `TextTask`, which
-has all up to the token ids. Beside it need be written: a method of `Predictor`, for Python; a head in
-`albert.model.albert`, for outputs that no model has; a field of `TableTask`, for a use of a column that no kind has."""
+What its file must have are the abstract methods: of `RowPipeline` from a request or row to its reply, and for a task
+those of `FromTable` from a table to the task, and of `Task` from an example to its loss and scores (of a `LinearTask`
+also the probe of its head); everything else has a default, which the file replaces where the new kind differs. A kind
+that reads a text or a pair is a `TextTask`, which has all up to the token ids.
+
+Beside the file need be written: a method of `Predictor`, for Python; a head in `albert.model.albert`, for outputs that
+no model has; a field of `TableTask`, for a use of a column that no kind has."""
 
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.tasks.embed import Embed

@@ -121,7 +121,6 @@ class Span(Task):
     loss_name: ClassVar[str] = "span"
     per_sequence: ClassVar[bool] = False
     may_be_unlabelled: ClassVar[bool] = True
-    is_linear: ClassVar[bool] = False
     heads: ClassVar = {"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)}
     lengths = Lengths(384, 64, 128)  # of the paper's recipe for SQuAD (Table 14)
 

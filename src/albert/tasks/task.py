@@ -72,8 +72,6 @@ class Task(RowPipeline, FromTable):
     """Whether the head gives outputs for each sequence as a whole, which a teacher can give too."""
     per_token: ClassVar[bool] = False
     """Whether targets belong to tokens instead of sequences."""
-    is_linear: ClassVar[bool] = True
-    """Whether the head is one linear map, which can be solved on frozen features."""
     encodes_pairs: ClassVar[bool] = False
     """Whether the texts of a pair may be encoded separately."""
     problem_type: ClassVar[str | None] = None
@@ -219,35 +217,6 @@ class Task(RowPipeline, FromTable):
         losses = theirs.softmax(dim=1) * ours.log_softmax(dim=1).masked_fill(~present, 0.0)
         return temperature**2 * -losses.sum()
 
-    # ---- The linear probe: the head solved on frozen features -------------------------------------------------------
-
-    def head_rows(
-        self, features: Sequence[Any], batches: Any, members: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What a head is solved on: an example for each row, or a word with a tag, or an option.
-
-        Args:
-            features: of each sequence of the members, [features]; [tokens, features] if targets belong to tokens.
-            batches: the `TaskBatches` of `albert.finetuning.batches`.
-            members: indices of examples.
-
-        Returns:
-            Features [rows, features], targets [rows], and groups [rows]: rows of a sentence or question have the same.
-        """
-        rows = np.stack([np.asarray(row) for row in features]).astype(np.float64)
-        return rows, batches.targets[members], np.arange(len(members))
-
-    def solve(
-        self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
-    ) -> "LinearHead":
-        """The best linear head, of kinds with `is_linear`.
-
-        Args:
-            features, targets, groups: of `head_rows`, features standardised.
-            options: of scikit-learn's `LogisticRegression`; `C` is the inverse of the regularisation.
-        """
-        raise AssertionError(f"the head of {self.kind} is not one linear map")
-
     # ---- What is tuned on examples that are kept back from training: a field of the task ----------------------------
 
     @property
@@ -347,7 +316,38 @@ class Task(RowPipeline, FromTable):
         """The files that a benchmark's server takes: name to content."""
 
 
-class Labelled(Task):
+class LinearTask(Task):
+    """A kind whose head is one linear map, which can be solved on frozen features: the linear probe."""
+
+    def head_rows(
+        self, features: Sequence[Any], batches: Any, members: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What a head is solved on: an example for each row, or a word with a tag, or an option.
+
+        Args:
+            features: of each sequence of the members, [features]; [tokens, features] if targets belong to tokens.
+            batches: the `TaskBatches` of `albert.finetuning.batches`.
+            members: indices of examples.
+
+        Returns:
+            Features [rows, features], targets [rows], and groups [rows]: rows of a sentence or question have the same.
+        """
+        rows = np.stack([np.asarray(row) for row in features]).astype(np.float64)
+        return rows, batches.targets[members], np.arange(len(members))
+
+    @abstractmethod
+    def solve(
+        self, features: np.ndarray, targets: np.ndarray, groups: np.ndarray, options: Mapping[str, Any]
+    ) -> LinearHead:
+        """The best linear head.
+
+        Args:
+            features, targets, groups: of `head_rows`, features standardised.
+            options: of scikit-learn's `LogisticRegression`; `C` is the inverse of the regularisation.
+        """
+
+
+class Labelled(LinearTask):
     """A kind with a fixed set of labels, each with an output of the head."""
 
     labels: tuple[str, ...]

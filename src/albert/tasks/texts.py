@@ -23,7 +23,7 @@ from albert.tasks.pipeline import (
     tokens_cut_field,
 )
 from albert.tasks.table_task import TableTask
-from albert.tasks.task import Task
+from albert.tasks.task import LinearTask
 from albert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TextsOrPairs:
     pairs: Annotated[Texts | None, "The second text of each pair, where the model was trained on pairs."] = None
 
 
-class TextTask(Task):
+class TextTask(LinearTask):
     """A task with an output for each text, or for each pair of texts."""
 
     heads: ClassVar = {

@@ -268,6 +268,13 @@ def test_empty_texts_are_counted(name, classifier, saved, predicted, capsys):
     assert "2 of 4 texts are empty; the vector of an empty text means nothing" in capsys.readouterr().err
 
 
+def test_vectors_alone_have_no_mark_that_a_note_could_name(saved, tmp_path, capsys):
+    (tmp_path / "in.jsonl").write_text(lines({"text": "He came."}, {"text": ""}))
+    output = tmp_path / "out.npy"
+    assert predict_file(saved("encoder"), tmp_path / "in.jsonl", output, *EXACT, "--task", "embed") == 0
+    assert "1 of 2 texts is empty; the vector of an empty text means nothing\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 @pytest.mark.parametrize(
     ("kind", "flags"),

@@ -238,7 +238,8 @@ def print_summary(asked: RowsToPredict, predictor: Predictor, pipeline: RowPipel
     if summary.empty:
         verb = "is" if summary.empty == 1 else "are"
         meaningless = MEANINGLESS_VECTOR if pipeline.name in ("embed", "layers") else MEANINGLESS_ANSWER
-        which = f" ({asked.prefix}empty)" if "empty" in pipeline.cell_types() else ""
+        is_marked = "empty" in pipeline.cell_types() and (asked.output is None or asked.output.suffix.lower() != ".npy")
+        which = f" ({asked.prefix}empty)" if is_marked else ""
         note(f"{summary.empty:,} of {summary.rows:,} texts {verb} empty; {meaningless}{which}")
     for name, count in summary.empty_in.items():
         note(f"{count:,} of {summary.rows:,} rows {'has' if count == 1 else 'have'} an empty {name!r}")

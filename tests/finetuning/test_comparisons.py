@@ -317,7 +317,7 @@ SWEEP = "sweep --train TABLE --text text --label label --model MODEL --output OU
         (f"{SWEEP} --rates 1e-4 2e-4 1.0000001e-4", "rates: 0.0001 is there twice, to six digits; give each rate once"),
         (f"{SWEEP} --rates 2e-4 1e-4 2e-4", "rates: 0.0002 is there twice"),
         (f"{SWEEP} --rates 1e-4 2e-4 --frozen", "--rates: has no effect with --frozen"),
-        (f"{SWEEP} --folds 1", "folds: are 1, from 2 to"),
+        (f"{SWEEP} --folds 1", "folds: is 1, from 2 to"),
         (f"{SWEEP} --seeds 0", "--seeds: is 0, at least 1 is needed"),
         (f"{SWEEP} --seeds many", "'many' is not a whole number"),
         (f"{SWEEP} --try 1e-4 2e-4", "albert sweep: --try: unknown option"),

@@ -111,3 +111,15 @@ def test_a_sweep_of_seeds_is_shown_in_python(pretrained, tmp_path, monkeypatch):
     result = albert.sweep(train=rows, model=pretrained, output=tmp_path / "runs", seeds=2, epochs=0.1)
     assert "frozen model with a linear head" in repr(result) and "2 seeds" in repr(result)
     assert result.baselines["frozen model with a linear head"].keys() == result.scores.keys()
+
+
+def test_two_processes_make_several_runs_in_one_group(pretrained, tmp_path, fork_server):
+    """A group for each run failed: processes met addresses of the group before."""
+    rows = [f"the ship {n} {'sank' if n % 2 else 'sailed'},{'ab'[n % 2]}" for n in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    command = ["sweep", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu", "steps=2"]
+    command += ["--output", str(tmp_path / "runs"), "--seeds", "3"]
+    for more in ([], ["--replace"]):
+        processes = fork_server.start_world([[*command, *more]] * 2)
+        assert [process.finish() for process in processes] == [0, 0], [process.printed for process in processes]
+    assert len(results_written(tmp_path / "runs")) == 3

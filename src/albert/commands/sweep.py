@@ -27,7 +27,6 @@ from albert.commands.finetune import (
 from albert.commands.function import command, definition_of, on_command_line
 from albert.recipes.finetuning import Device
 from albert.report.notes import start_lines
-from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +116,6 @@ def sweep(
     settings = chosen.training.settings(frozen, inputs.teacher, device)
     with imports():
         from albert.finetuning.sweep import fold_variants, rate_variants, run_sweep, seed_variants
-        from albert.finetuning.task_run import check_run
         from albert.report.runs import result_of_sweep
 
     # The task and its rows, which are shown.
@@ -126,7 +124,7 @@ def sweep(
         report_rows(learned, read, inputs, chosen, on_rows)
         read.check()
 
-    # The runs. What is impossible is refused before earlier ones are removed.
+    # The runs.
     start = start_of(inputs.model, chosen)
     data_folder = inputs.data or Path()
     if seeds is not None:
@@ -138,11 +136,8 @@ def sweep(
     else:
         by = "rate"
         variants = rate_variants(learned, chosen.recipe, settings, learning_rates)
-    if replace:
-        first = variants[0]
-        check_run(first.task, start, data_folder, folder, first.recipe, first.settings)
-        remove_runs(folder, inputs.paths(read))
-    found = run_sweep(by, learned, variants, start, data_folder, folder, on_start)
+    read_from = inputs.paths(read)
+    found = run_sweep(by, learned, variants, start, data_folder, folder, on_start, replace, read_from)
     shown, why_shown = found.shown
     return result_of_sweep(found.to_json(), folder, found.best.directory, shown.directory, why_shown, learned)
 
@@ -151,14 +146,6 @@ def sweep(
 # What is refused before anything is read.
 
 CHOICES = ("seeds", "folds", "rates")
-
-
-def remove_runs(output: Path, read_from: list[Path]) -> None:
-    """Remove earlier runs in `output`; raises CannotCreate if it holds what these runs read."""
-    if world().is_first:
-        from albert.training.run_folder import remove_run
-
-        remove_run(output, read_from)
 
 
 def require_one_choice(given: Collection[str]) -> None:

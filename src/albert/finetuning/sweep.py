@@ -17,10 +17,12 @@ from albert.columns.read import TableSource
 from albert.finetuning.fill_in import RecipeLike, given_values
 from albert.finetuning.initial_model import Start
 from albert.finetuning.objective import TeacherLogits
-from albert.finetuning.task_run import finetune
+from albert.finetuning.task_run import check_run, finetune
 from albert.finetuning.task_training import Announce
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.report.advice import advice, all_scores, simpler_models
+from albert.runtime.devices import pick_device
+from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import lazy_import, world
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
@@ -29,7 +31,7 @@ from albert.tables.table import Table
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.metrics import is_beaten, is_better
 from albert.tasks.task import MAJORITY
-from albert.training.run_folder import SUMMARY_NAME
+from albert.training.run_folder import SUMMARY_NAME, remove_run
 from albert.training.same_run import refuse_other_runs
 
 OUT_OF_FOLD = "predictions-out-of-fold.jsonl"
@@ -329,6 +331,8 @@ def run_sweep(
     data: Path,
     output: Path,
     announce: Announce | None = None,
+    replace: bool = False,
+    read_from: Sequence[Path] = (),
 ) -> Sweep:
     """Make the runs, one after the other; after one that diverges the next one starts.
 
@@ -336,20 +340,32 @@ def run_sweep(
 
     Args:
         announce: called before the first update of the first run; see `finetune`.
+        replace: remove earlier runs in `output` once the first run is known to be possible, and begin anew.
+        read_from: files that the runs read: a folder that contains one is not removed.
 
     Raises:
-        CannotCreate: the output holds one run, or runs that differ in something else.
+        CannotCreate: the output holds one run, or runs that differ in something else; with `replace`, it holds what
+            the runs read.
         Diverged: all runs diverged.
         Others: see `finetune`.
     """
-    refuse_other_runs(output, by)
+    first = variants[0]
     found = Sweep(task.name, by, ())
     teacher_logits: TeacherLogits = {}
-    for number, variant in enumerate(variants):
-        shown = announce if number == 0 else None
-        found = replace(found, runs=(*found.runs, _run(variant, start, data, output, teacher_logits, shown)))
-        if world().is_first:
-            save_versioned(output / SUMMARY_NAME, found.to_json())
+    device = pick_device(first.settings.device, world().local_rank)
+    with process_group(device) as ranks:  # one group for all runs
+        if replace:
+            check_run(first.task, start, data, output, first.recipe, first.settings)
+            if ranks.is_first:
+                remove_run(output, read_from)
+            wait_for_all(ranks)
+        refuse_other_runs(output, by)
+        for number, variant in enumerate(variants):
+            shown = announce if number == 0 else None
+            run = _run(variant, start, data, output, teacher_logits, shown)
+            found = Sweep(task.name, by, (*found.runs, run))
+            if ranks.is_first:
+                save_versioned(output / SUMMARY_NAME, found.to_json())
     if not any(run.report for run in found.runs):
         why = f"all {len(found.runs)} runs diverged ({found.runs[0].failure})"
         raise Diverged(output, why, "use a smaller learning rate")

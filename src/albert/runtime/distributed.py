@@ -36,10 +36,11 @@ def process_group(
     """Join the process group for the length of the block; raises `TryAgain` if another process ended.
 
     With `watch` this process ends with the exit code of `TryAgain` as soon as another one has died. The default is to
-    watch on a GPU only, where NCCL would notice after the timeout and abort; gloo raises by itself.
+    watch on a GPU only, where NCCL would notice after the timeout and abort; gloo raises by itself. A block inside
+    another one is in the same group: joined a second time, processes may meet addresses of the first group.
     """
     ranks = world()
-    if ranks.size == 1:
+    if ranks.size == 1 or torch_distributed.is_initialized():
         yield ranks
         return
     backend = "nccl" if device.type == "cuda" else "gloo"

@@ -181,3 +181,12 @@ def test_summaries_of_electra_concern_multiple_choice_alone(head, tmp_path):
     write_model(tmp_path / "ours", opened.model, None, extra=opened.extra)
     again = transformers.ElectraForMultipleChoice.from_pretrained(tmp_path / "ours", dtype=torch.float64).eval()
     assert_same(ours(tmp_path / "ours")[0], theirs(again, "ForMultipleChoice"))
+
+
+def test_a_value_of_the_file_is_refused_by_its_key_not_by_an_option_of_that_name(directory, rewrite, refused, tmp_path):
+    rewrite(directory, {"num_attention_heads": 0})
+    for command in (
+        ["predict", directory, "--fill-mask", "a [MASK]"],
+        ["convert", directory, "--output", tmp_path / "x"],
+    ):
+        assert "--num-attention-heads: is" not in refused(command, 78, "num_attention_heads: is 0")

@@ -33,16 +33,20 @@ class Subcommand:
         if any(word in HELP_FLAGS for word in words):
             show_help(self.function, self.options, self.program)
             raise SystemExit(0)
-        with self.options_named():
+        with self.options_named(words):
             return self.function(**self.arguments(words)) or 0
 
     @contextmanager
-    def options_named(self) -> Iterator[None]:
-        """A block whose errors name options as they are typed: `held_out` becomes `--held-out`."""
+    def options_named(self, words: Sequence[str]) -> Iterator[None]:
+        """A block whose errors name the options in `words` as they are typed: `held_out` becomes `--held-out`.
+
+        Others keep their name: `num_attention_heads` may be a key of a `config.json`.
+        """
         try:
             yield
         except AlbertError as error:
-            typed = {option.name: option.typed for option in self.options if not option.is_positional}
+            given = {word.partition("=")[0] for word in words}
+            typed = {option.name: option.typed for option in self.options if option.typed in given}
             if typed.get(error.subject, error.subject) == error.subject:
                 raise
             raise error.about(typed[error.subject]) from error

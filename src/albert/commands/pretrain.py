@@ -298,7 +298,7 @@ class PretrainCommand(Subcommand):
         if any(word in words for word in HELP_FLAGS):
             return self.with_recipe(name, find_recipe("small" if name == CONTINUE else name))(["--help"])
         command = self.with_recipe(name, RECIPES["small"])
-        with command.options_named():
+        with command.options_named(words):
             show_pretrain(**command.arguments(words[1:], recipe=name))
         return 0
 

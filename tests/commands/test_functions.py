@@ -263,7 +263,7 @@ def test_a_file_of_all_keys_is_read_with_their_defaults(reviews, tmp_path, capsy
 
 def test_values_that_are_wrong_whatever_the_rows_are_refused_before_these_are_shown(reviews, capsys):
     typed = ["finetune", "--train", str(reviews), "--text", "review", "--label", "stars", "--model", "tiny"]
-    for word, line in (("seed=-1", "seed: is -1"), ("--dev=1.5", "--dev: is 1.5")):
+    for word, line in (("seed=-1", "seed: is -1"), ("--dev=1.5", "--dev: is 1.5"), ("depth=99", "depth: is 99")):
         assert run([*typed, word]) != 0
         shown = capsys.readouterr()
         assert shown.out == "" and line in shown.err

@@ -72,7 +72,12 @@ def test_string_and_data_frame_are_refused(refused):
     embedding = albert.AlbertEmbedding("tiny")
     refused(lambda: embedding.transform("abc"), 2, "texts: is one text")
     pandas = pytest.importorskip("pandas")
-    refused(lambda: embedding.transform(pandas.DataFrame({"text": ["a"]})), 2, "texts: is an object of type DataFrame", "one column")
+    refused(
+        lambda: embedding.transform(pandas.DataFrame({"text": ["a"]})),
+        2,
+        "texts: is an object of type DataFrame",
+        "one column",
+    )
 
 
 def test_settings_are_copied_and_pickled_without_weights(saved):

@@ -159,7 +159,8 @@ def finetune(
         from albert.finetuning.task_run import finetune as finetune_task
         from albert.report.runs import result_of_rows
 
-    # What is learned, and the rows, which are shown.
+    # What is learned, and the rows, which are shown. What the model does not allow is refused before.
+    start = start_of(inputs.model, chosen)
     learned, read = learned_task("albert finetune", inputs, chosen, keys)
     report = None
     if folder is None or read is not None:
@@ -173,7 +174,7 @@ def finetune(
     # The run.
     found = finetune_task(
         learned,
-        start_of(inputs.model, chosen),
+        start,
         inputs.data or Path(),
         folder,
         chosen.recipe,
@@ -437,10 +438,11 @@ def report_on_rows(
 
 
 def start_of(model: str, chosen: FinetuneKeys) -> "Start":
-    """The source of the initial weights."""
-    from albert.finetuning.initial_model import PretrainedEncoder, random_encoder_like
+    """The source of the initial weights; raises InvalidConfiguration for changes that the model does not allow."""
+    from albert.finetuning.initial_model import PretrainedEncoder, beginning_of, random_encoder_like
 
     encoder = PretrainedEncoder(model, chosen.architecture, chosen.keep_head)
+    beginning_of(encoder)
     return random_encoder_like(encoder) if chosen.init == "random" else encoder
 
 

@@ -137,7 +137,7 @@ def finetune_vectors(
             hold_out_pairs,
             read_text_pairs,
         )
-        from albert.finetuning.initial_model import PretrainedEncoder
+        from albert.finetuning.initial_model import PretrainedEncoder, beginning_of
         from albert.finetuning.vectors import finetune_vectors as learn_from_teacher
         from albert.finetuning.vectors import hold_out_texts, read_texts, without_texts
         from albert.recipes.finetuning import FinetuningSettings
@@ -145,6 +145,7 @@ def finetune_vectors(
     start = PretrainedEncoder(
         model, ArchitectureChanges(num_hidden_layers=chosen.depth, keep_layers=chosen.keep_layers)
     )
+    beginning_of(start)  # what the model does not allow is refused before the rows are read
     changes = RecipeChanges(**common_fields(RecipeChanges, chosen))
     settings = FinetuningSettings(**common_fields(FinetuningSettings, chosen), device=device)
     paths = (rows, dev_rows, model, teacher, teacher_vectors)

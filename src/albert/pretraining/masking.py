@@ -111,6 +111,9 @@ class NgramMasking:
     def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> MaskedTokens:
         """Mask sequences with their special tokens in place.
 
+        Spans of the tokens 5 to 7 and 12 to 13 mask the positions 5, 6 and 12. For each of these one draw chooses
+        between [MASK], a random token and the token itself, and another draw the random token.
+
         Args:
             token_ids: int64 [tokens], one sequence after the other.
             lengths: int64 [sequences], tokens of each, at least 1.
@@ -118,7 +121,8 @@ class NgramMasking:
         """
         spans = self.choose_spans(token_ids, lengths, keys)
         sizes = spans.end - spans.begin
-        positions = np.repeat(spans.begin - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        first_of_span = np.cumsum(sizes) - sizes  # of all masked tokens
+        positions = np.arange(int(sizes.sum())) + np.repeat(spans.begin - first_of_span, sizes)
         labels = token_ids[positions]
         starts = np.cumsum(lengths) - lengths
         sequence = np.searchsorted(starts, positions, side="right") - 1
@@ -126,7 +130,7 @@ class NgramMasking:
         random_tokens = self.replacements[bounded(low_bits(bits), len(self.replacements))]
         choice = high_bits(bits)
         if self.recipe.replacement == "span":  # the draw of its first token
-            choice = np.repeat(choice[np.cumsum(sizes) - sizes], sizes)
+            choice = np.repeat(choice[first_of_span], sizes)
         mask = self.recipe.replace_with_mask
         random = self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
@@ -141,6 +145,10 @@ class NgramMasking:
         Start words are taken in random order, one per sequence and round. Each has its n drawn with p(n) ∝ 1/n; the
         span shrinks, word by word, where the segment ends or the budget would be exceeded, and is dropped where it
         overlaps an earlier one. Arguments as of a call.
+
+        Say a sequence has the words "the", "un·known", "quick·ly" and "ran", of 6 tokens, and a budget of 4; "quick·ly"
+        is drawn first, with n = 1, then "un·known" with n = 3. Round 1 masks "quick·ly", 2 tokens. Round 2 would mask
+        three words, of which "un·known" alone fits the 2 tokens that are left. So the budget is used up.
         """
         max_ngram = self.recipe.max_ngram
         words = Words.find(token_ids, lengths, self.word_starts, self.special)

@@ -1,7 +1,13 @@
 """`pretrain` trains a model on a prepared corpus by a recipe, evaluates it and writes a model directory.
 
-`PretrainingRequest.open` reads and checks everything; `PretrainingRun` is what the workflow of all runs
-(`albert.training.run`) then sets up, trains, scores and writes."""
+1. `open_run` reads and checks everything: corpora, recipe (`resolve_recipe`), model, held-out samples, a model to start
+   from (`initial_weights`).
+2. `albert.training.same_run` compares the run with the one in its folder.
+3. `PretrainingRun.set_up` makes the batches (`sampling`), the optimizer, and what is trained (`task`).
+4. `albert.training.loop` takes the updates, saves checkpoints and asks for evaluations (`evaluation`).
+5. `PretrainingRun.score` and `write`: the last evaluation, the model and its card.
+
+`albert.training.run` calls these in order."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -91,16 +97,11 @@ def pretrain(
     require_logger(log)
     directories = [data] if isinstance(data, Path) else list(data)
 
-    request = PretrainingRequest(
-        recipe=recipe,
-        data=directories,
-        init=init,
-        change_dropout=change_dropout,
-        log=log,
-        on_start=on_start,
-    )
+    def open_work(earlier: RunFolder, device: torch.device, ranks: Ranks) -> PretrainingRun:
+        return open_run(recipe, directories, init, change_dropout, log, on_start, earlier, device, ranks)
+
     with deterministic_kernels(pick_device(device, world().local_rank), recipe.deterministic):
-        return run_training(request.open, output, device, replace, recipe.peer_timeout_minutes)
+        return run_training(open_work, output, device, replace, recipe.peer_timeout_minutes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,73 +165,69 @@ def _add_dropout_change(
 # Everything that is read, before anything is written.
 
 
-@dataclass(frozen=True, kw_only=True)
-class PretrainingRequest:
-    """What `pretrain` is asked for."""
+def open_run(
+    recipe: PretrainingRecipe,
+    data: Sequence[Path],
+    init: Init | None,
+    change_dropout: float | None,
+    log: Log,
+    on_start: Callable[[int | None], None] | None,
+    earlier: RunFolder,
+    device: torch.device,
+    ranks: Ranks,
+) -> "PretrainingRun":
+    """The corpora, the filled-in recipe, and the model before training; for the arguments see `pretrain`.
 
-    recipe: PretrainingRecipe
-    data: Sequence[Path]
-    init: Init | None
-    change_dropout: float | None
-    log: Log
-    on_start: Callable[[int | None], None] | None
+    Args:
+        earlier: the folder of the run to resume, which does not exist if the run is new.
+    """
+    # The corpora and the recipe, which are the same on all ranks.
+    corpora = open_corpora(data, verify=ranks.is_first)
+    records = [corpus_record(corpus) for corpus in corpora]
+    manifests = " ".join(record.manifest for record in records)
+    facts = {
+        "code": code_fingerprint(),
+        "torch": torch.__version__,
+        "recipe": repr((recipe, change_dropout)),
+        "tokenizer": " ".join(record.tokenizer for record in records),
+        "corpus": manifests,
+        "model to start from": repr(init),
+        "newest checkpoint": repr([step for step, _ in earlier.checkpoints()[-1:]]),
+    }
+    require_same_on_ranks(facts, ranks, device)
+    recipe = resolve_recipe(recipe, corpora[0], earlier, device, ranks, change_dropout)
+    if recipe.batch_size % ranks.size:
+        why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
+        raise InvalidConfiguration("batch_size", why, "choose a multiple")
 
-    def open(self, earlier: RunFolder, device: torch.device, ranks: Ranks) -> "PretrainingRun":
-        """The corpora, the recipe, and the model before training."""
-        # The corpora and the recipe, which are the same on all ranks.
-        corpora = open_corpora(self.data, verify=ranks.is_first)
-        records = [corpus_record(corpus) for corpus in corpora]
-        manifests = " ".join(record.manifest for record in records)
-        facts = {
-            "code": code_fingerprint(),
-            "torch": torch.__version__,
-            "recipe": repr((self.recipe, self.change_dropout)),
-            "tokenizer": " ".join(record.tokenizer for record in records),
-            "corpus": manifests,
-            "model to start from": repr(self.init),
-            "newest checkpoint": repr([step for step, _ in earlier.checkpoints()[-1:]]),
-        }
-        require_same_on_ranks(facts, ranks, device)
-        recipe = resolve_recipe(self.recipe, corpora[0], earlier, device, ranks, self.change_dropout)
-        if recipe.batch_size % ranks.size:
-            why = f"{recipe.batch_size} sequences cannot be divided evenly among {ranks.size} processes"
-            raise InvalidConfiguration("batch_size", why, "choose a multiple")
-
-        # The samples and the model; only the first rank evaluates, and opens the model to start from.
-        samples = samples_of(recipe, corpora, recipe.seed)
-        model = untrained_model(recipe)
-        held_out = None
-        start = None
-        if ranks.is_first:
-            held_out = held_out_samples(recipe, corpora)
-            start = self._start(earlier, recipe, model, corpora[0])
-        models = [] if self.init is None else [Path(self.init.model)]
-        return PretrainingRun(
-            record=to_json(recipe),
-            inputs={
-                "corpus": Input(" and ".join(map(str, records)), manifests),
-                INITIAL_WEIGHTS: RANDOM_WEIGHTS if start is None else start.input,
-            },
-            plan=training_plan(recipe),
-            ranks=ranks,
-            device=device,
-            read_from=[*(corpus.directory for corpus in corpora), *models],
-            recipe=recipe,
-            corpora=corpora,
-            samples=samples,
-            model=model,
-            held_out=held_out,
-            start=start,
-            log=self.log,
-            on_start=self.on_start,
-        )
-
-    def _start(
-        self, earlier: RunFolder, recipe: PretrainingRecipe, model: AlbertForPreTraining, corpus: TokenCorpus
-    ) -> StartRecord | None:
-        if self.init is None:
-            return recorded_start(earlier)
-        return warm_start_for_pretraining(self.init, recipe, model, corpus)
+    # The samples and the model; only the first rank evaluates, and opens the model to start from.
+    samples = samples_of(recipe, corpora, recipe.seed)
+    model = untrained_model(recipe)
+    held_out = None
+    start = None
+    if ranks.is_first:
+        held_out = held_out_samples(recipe, corpora)
+        start = recorded_start(earlier) if init is None else warm_start_for_pretraining(init, recipe, model, corpora[0])
+    models = [] if init is None else [Path(init.model)]
+    return PretrainingRun(
+        record=to_json(recipe),
+        inputs={
+            "corpus": Input(" and ".join(map(str, records)), manifests),
+            INITIAL_WEIGHTS: RANDOM_WEIGHTS if start is None else start.input,
+        },
+        plan=training_plan(recipe),
+        ranks=ranks,
+        device=device,
+        read_from=[*(corpus.directory for corpus in corpora), *models],
+        recipe=recipe,
+        corpora=corpora,
+        samples=samples,
+        model=model,
+        held_out=held_out,
+        start=start,
+        log=log,
+        on_start=on_start,
+    )
 
 
 def untrained_model(recipe: PretrainingRecipe) -> AlbertForPreTraining:

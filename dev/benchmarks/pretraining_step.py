@@ -30,8 +30,8 @@ import torch
 from harness import ModelSize
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining as TheirModel
-from transformers import EncoderConfig as TheirConfig
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.cost import pretraining_flops

@@ -35,6 +35,24 @@ def test_a_run_with_other_settings_is_refused_and_replaced(command, tmp_path, ca
     assert (tmp_path / "run" / "seed-1" / "results.json").exists()
 
 
+def test_another_metric_or_test_file_is_another_run(command, tmp_path, capsys):
+    """The first metric selects the model, and a finished run would show no score of another test file."""
+    test = str(tmp_path / "test.csv")
+    (tmp_path / "test.csv").write_text((tmp_path / "table.csv").read_text())
+    assert run([*command, "--test", test]) == 0
+    first = (tmp_path / "run" / "results.json").read_text()
+    capsys.readouterr()
+    assert run([*command, "--test", test, "--metrics", "macro_f1"]) == 73
+    assert "metrics (" in capsys.readouterr().err
+    assert run(command) == 73
+    assert "another test: " in capsys.readouterr().err
+    lines = (tmp_path / "table.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "test.csv").write_text("".join(lines[:-1]))
+    assert run([*command, "--test", test]) == 73
+    assert "another test: " in capsys.readouterr().err
+    assert (tmp_path / "run" / "results.json").read_text() == first
+
+
 def test_a_run_is_replaced_after_all_checks(command, tmp_path, capsys):
     assert run(command) == 0
     first = (tmp_path / "run" / "results.json").read_text()

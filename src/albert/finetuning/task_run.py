@@ -15,11 +15,13 @@ What happens, in order; the workflow of all runs (`training/run.py`) calls these
 
 RUN/recipe.json            the whole run as a value
     inputs.json            fingerprints of rows, weights, tokenizer and teacher
-    journal.jsonl          one event per line
+    journal.jsonl          one event per line; tensorboard/ has the same curves
+    frozen_head.json       how the solved head scored, where one was solved
     model/                 the Hugging Face model directory
     predictions-dev.jsonl  one object per development example; further splits of the task have their own file
-    results.json           scores, baselines, counts, speed, seed, errors
-    report.html            the results as a page; written last"""
+    task.json              your table's task, so that `evaluate` needs no columns
+    results.json           scores, baselines, counts, speed, seed, errors; it says that the run is finished
+    report.html            the results as a page; with matplotlib curves.png is beside it"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -295,6 +297,7 @@ def record_of(initial: InitialModel, recipe: Recipe, scorer: Scorer) -> dict[str
         "task": scorer.task.name,
         "inputs": to_json(scorer.task.inputs),
         "target": to_json(scorer.task.target),
+        "metrics": [metric.__name__ for metric in scorer.task.metrics],
         "start": initial.source,
         **({"changes": dict(initial.changes)} if initial.changes else {}),
         **recipe_record(recipe, None if distillation is None else model_name(distillation.teacher)),
@@ -318,6 +321,8 @@ def inputs_of(
         "development set": Input(counted(len(scored), "examples"), examples_fingerprint(scored)),
         **start_inputs(initial),
     }
+    for split in scorer.further:
+        inputs[split.split] = Input(counted(len(split.examples), "examples"), examples_fingerprint(split.examples))
     if teacher is not None and settings.distillation is not None:
         inputs["teacher"] = Input(model_name(settings.distillation.teacher), teacher.fingerprint)
     return inputs

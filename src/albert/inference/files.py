@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 import tempfile
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from albert.runtime.progress import progress
 from albert.tables.encodings import lines_of
 from albert.tables.fields import fields_of, null_names
 from albert.tables.files import COMPRESSIONS
+from albert.tables.formats import BINARY_FORMATS
 from albert.tables.records import Record
 from albert.tables.rows import open_table, records_of
 from albert.tables.table_file import Layout, TableFile
@@ -45,15 +45,14 @@ _CHUNK = 1 << 20
 PIPE_REMEDY = "pipe it into standard input: --input -"
 
 
-_BEGINNINGS = {
-    b"PAR1": ".parquet",
+_PACKED = {
     b"\x1f\x8b": ".gz",
     b"BZh": ".bz2",
     b"\xfd7zXZ": ".xz",
     b"\x28\xb5\x2f\xfd": ".zst",
     b"PK\x03\x04": ".zip",
 }
-"""How standard input begins that is no text, and the ending of such a file."""
+"""How standard input begins that is compressed, and the ending of such a file."""
 
 
 @contextmanager
@@ -103,24 +102,14 @@ def opened_input(
             beginning = file.read(8)
         if not beginning:
             raise MissingInput("standard input", "has no rows")
-        ending = next((ending for start, ending in _BEGINNINGS.items() if beginning.startswith(start)), "")
-        if ending == ".zip":
-            ending = _ending_of_zip(path)
-        path = path.rename(path.with_suffix(ending))
         name = "standard input"
-        if ending in (".parquet", ".xlsx", ".zip"):
+        binary = next((each.endings[0] for each in BINARY_FORMATS if each.is_in(path, beginning)), "")
+        packed = next((ending for start, ending in _PACKED.items() if beginning.startswith(start)), "")
+        path = path.rename(path.with_suffix(binary or packed))
+        if binary or packed == ".zip":
             yield open_table(path, layout, name=name, pipe_remedy=PIPE_REMEDY)
         else:
             yield _open_lines(path, layout, text, is_named, others, name)
-
-
-def _ending_of_zip(path: Path) -> str:
-    """`.xlsx` for a file of Excel, which is a zip archive; `.zip` for another archive."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return ".xlsx" if "xl/workbook.xml" in archive.namelist() else ".zip"
-    except zipfile.BadZipFile:
-        return ".zip"
 
 
 def _open_lines(path: Path, layout: Layout, text: str, is_named: bool, others: Collection[str], name: str) -> TableFile:

@@ -5,8 +5,11 @@ of the position table, the activation of its pooler. Each family is one `Family`
 a model directory follows it. To add
 
 - a BERT: a `Family` here, and its name in `Family` of `albert.recipes.architecture`.
-- an encoder whose attention knows distances (MPNet, T5): the same, with its table among `names`, and that table in
+- an encoder whose attention knows distances (MPNet): the same, with its table among `names`, and that table in
   `albert.model.attention.position_bias`. Training and inference follow; the export to ONNX refuses it.
+
+An encoder whose layers are built otherwise (T5: RMSNorm before each block, no biases) needs blocks of its own in
+`albert.model.encoder` and `albert.inference.fast_encoder`.
 
 With its sizes in `tests/parity.py` every head is compared with that of transformers.
 

@@ -6,9 +6,10 @@ The learning rate of pre-training is decided here:
 2. `scale_batch` multiplies it by the square root of the ratio of the batches, also where a recipe has it
    (`scaled_recipe`). The key `learning_rate` is applied afterwards, and stands as it is.
 3. Fewer `steps` shorten the warm-up in proportion, unless `schedule.warmup_steps` is given (`with_steps`).
-4. `ScheduleRecipe.learning_rate` is the rate of each update: linearly up to the peak in the warm-up, and linearly down
-   to 0 at the last step, or at the end of a budget of tokens or minutes. The loop sets it for all parameters, with
-   LAMB, AdamW and Muon alike.
+4. `ScheduleRecipe.learning_rate` is the rate of each update: linearly up to the peak in the warm-up, at the peak until
+   `schedule.decay_share` of the run is left (by default all of it, so there is no plateau), and linearly down to 0 at
+   the last step, or at the end of a budget of tokens or minutes. The loop sets it for all parameters, with LAMB, AdamW
+   and Muon alike.
 
 Nothing else changes it: not resuming, an update that is skipped or taken back, the model of --init, or the number of
 processes."""

@@ -2,8 +2,10 @@
 
 import datetime
 import io
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from albert.runtime.environment import lazy_import
@@ -24,6 +26,16 @@ class Excel(BinaryFormat):
     name: ClassVar[str] = "xlsx"
     about: ClassVar[str] = "Excel"
     endings: ClassVar[tuple[str, ...]] = (".xlsx", ".xlsm", ".xls", ".ods")
+
+    def is_in(self, path: Path, beginning: bytes) -> bool:
+        """A zip archive with a workbook; of other archives `zipfile` reads the table."""
+        if not beginning.startswith(b"PK\x03\x04"):
+            return False
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return "xl/workbook.xml" in archive.namelist()
+        except zipfile.BadZipFile:
+            return False
 
     def open(self, file: InputFile, layout: Layout) -> TableFile:
         return _open_excel(file, layout)

@@ -1,7 +1,8 @@
 """All formats of tables.
 
-To add one, write its file and add it here: it is recognised, read by `finetune`, `evaluate` and `predict`, and may be
-named by `reading.format`. A corpus is read by the endings of `albert.text.corpus.FORMATS`."""
+To add one, write its file and add it here: it is recognised, also in standard input, read by `finetune`, `evaluate` and
+`predict`, and may be named by `reading.format`. To let `prepare` read it, too, add its endings to `FORMATS` of
+`albert.text.corpus`, with `read_rows`."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +31,7 @@ FILES: tuple[TextFormat | BinaryFormat, ...] = (
 FOLDERS: tuple[FolderFormat, ...] = (SavedDataset(), FolderOfTexts())
 FORMATS: dict[str, TableFormat] = {format.name: format for format in (*FILES, *FOLDERS)}
 TEXT_FORMATS: dict[str, TextFormat] = {format.name: format for format in FILES if isinstance(format, TextFormat)}
+BINARY_FORMATS: tuple[BinaryFormat, ...] = tuple(format for format in FILES if isinstance(format, BinaryFormat))
 ENDINGS: dict[str, str] = {ending: format.name for format in FILES for ending in format.endings}
 if TYPE_CHECKING:
     Format = str

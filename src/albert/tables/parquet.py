@@ -19,6 +19,9 @@ class Parquet(BinaryFormat):
     about: ClassVar[str] = "Parquet"
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
 
+    def is_in(self, path: Path, beginning: bytes) -> bool:
+        return beginning.startswith(b"PAR1")
+
     def open(self, file: InputFile, layout: Layout) -> TableFile:
         return TableFile(file=file, format=self.name)
 

@@ -155,6 +155,14 @@ class BinaryFormat(TableFormat):
     """A format of files that are not text; their ending or `reading.format` says that they have it."""
 
     @abstractmethod
+    def is_in(self, path: Path, beginning: bytes) -> bool:
+        """Whether a file without a known ending, such as standard input, has this format.
+
+        Args:
+            beginning: its first 8 bytes.
+        """
+
+    @abstractmethod
     def open(self, file: InputFile, layout: Layout) -> TableFile:
         """The file, with what its format says of its layout."""
 

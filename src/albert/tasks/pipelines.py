@@ -8,8 +8,11 @@ those of `FromTable` from a table to the task, and of `Task` from an example to 
 also the probe of its head); everything else has a default, which the file replaces where the new kind differs. A kind
 that reads a text or a pair is a `TextTask`, which has all up to the token ids.
 
-Beside the file need be written: a method of `Predictor`, for Python; a head in `albert.model.albert`, for outputs that
-no model has; a field of `TableTask`, for a use of a column that no kind has."""
+Beside the file need be written, where the kind needs it: a method of `Predictor`, for Python; its word in `LabelKind`
+of `commands/columns.py`, for `--kind`; an option of `commands/predict.py`, for one input without a file; a view in
+`server/page/tasks.js`, for a page with more than one field of text; a head in `albert.model.albert` and
+`albert.checkpoints.huggingface`, for outputs that no model has; a field of `TableTask`, for a use of a column that no
+kind has. Kinds with the same head tell their models apart in `of_head`, by `problem_type`."""
 
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.tasks.embed import Embed

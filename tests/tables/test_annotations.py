@@ -288,7 +288,7 @@ NESTED = "".join(f"1\tAnna\tB-PER\tO\n2\tRome\tB-ORG\t{tag}\n\n" for tag in ("B-
 
 
 def test_two_columns_of_tags_and_lines_with_blanks(tmp_path):
-    with pytest.raises(UsageError, match="tags 3 or tags 4"):
+    with pytest.raises(UsageError, match="tags=3 or tags=4"):
         read(tmp_path / "a.tsv", NESTED)
     found = read(tmp_path / "a.tsv", NESTED, tags="3")
     assert found.tables["train"].rows[0].fields[found.table_task.tags] == ("B-PER", "B-ORG")

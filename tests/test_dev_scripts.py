@@ -11,7 +11,7 @@ DEV = Path(__file__).resolve().parents[1] / "dev"
 FOLDERS = [*sorted(DEV.glob("benchmarks/*.py")), *sorted(DEV.glob("scripts/*.py"))]
 SCRIPTS = [path for path in FOLDERS if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")]
 SCRIPTS += [DEV / "oracle.py", DEV / "reliability" / "__main__.py"]
-AS_MODULES = {"figures.py": "dev.scripts.figures", "__main__.py": "dev.reliability"}
+AS_MODULES = {"figures.py": "dev.scripts.figures", "__main__.py": "dev.reliability.__main__"}
 """Scripts that import others of dev/, and are run with `python -m`."""
 
 
@@ -22,6 +22,7 @@ def test_a_script_loads_and_explains_itself(path, monkeypatch, capsys):
     code: object = None
     try:
         if path.name in AS_MODULES:
+            monkeypatch.delitem(sys.modules, AS_MODULES[path.name], raising=False)  # another test may have imported it
             runpy.run_module(AS_MODULES[path.name], run_name="__main__")
         else:
             runpy.run_path(str(path), run_name="__main__")

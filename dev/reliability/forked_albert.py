@@ -14,8 +14,8 @@ from dev.reliability.durable_calls import Fault, inject
 from dev.reliability.fork_server import tell
 
 from albert.cli import main
-from albert.pretraining import batches, task
 from albert.pretraining import run as pretrain
+from albert.pretraining import sampling, task
 from albert.runtime.devices import measured_matmul_rate
 from albert.training import loop as steps
 from albert.training import run_folder
@@ -61,7 +61,7 @@ def run(words: list[str], pause_at: str, tell_samples: bool, diverge_at: int | N
     for owner, name, phase in PHASES:
         setattr(owner, name, with_events(phase, getattr(owner, name), pause_at))
     if tell_samples:
-        batches.PretrainingBatches.micro_batches = with_samples(batches.PretrainingBatches.micro_batches)
+        sampling.PretrainingBatches.micro_batches = with_samples(sampling.PretrainingBatches.micro_batches)
     if diverge_at is not None:
         task.pretraining_objective = diverging(task.pretraining_objective, diverge_at)
     if fault is not None:

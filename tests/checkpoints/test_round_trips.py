@@ -13,6 +13,7 @@ from tests.tiny import tiny_config
 from torch import nn
 
 import albert
+from albert.checkpoints.config_json import config_to_json, read_config
 from albert.checkpoints.huggingface import MODELS, Kind, from_transformers, to_transformers
 from albert.checkpoints.loading import checkpoint_warnings
 from albert.checkpoints.model_directory import open_model, save_model_directory, write_model

@@ -166,7 +166,7 @@ def test_one_output_selects_the_kind_of_head(one_output, tmp_path, refused, caps
 @pytest.fixture
 def one_output(tmp_path) -> Path:
     """The classifier of three classes, reduced to its first output."""
-    from tests.checkpoints.tensorflow import writer
+    from tests.checkpoints import tensorflow_writer as writer
 
     from albert.checkpoints.tensor_bundle import TensorBundle
 

@@ -170,7 +170,7 @@ INVALID = [
     (set_value("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), "added [NEW] spiece.model"),
     (set_value("added_tokens", value=7), "added"),
     (set_value("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "base64"),
-    (lambda content: [1], "object"),
+    (lambda content: [1], "table of keys"),
 ]
 
 

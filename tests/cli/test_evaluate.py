@@ -161,6 +161,15 @@ def test_a_classifier_with_a_random_pooler_is_refused(scene, changed, capsys):
     assert "has no trained head to classify texts" in capsys.readouterr().err
 
 
+def test_a_model_without_a_head_is_refused_before_options_are_asked_for(scene, capsys):
+    for words in (["--dev", str(scene.tables / "dev.csv")], []):
+        assert run(["evaluate", "--model", str(scene.pretrained), *words]) == 78
+        said = capsys.readouterr().err
+        assert "is a pre-trained model without a head for a task; albert finetune trains" in said
+    assert run(on_table(scene, scene.pretrained)) == 78
+    assert "without a head for a task" in capsys.readouterr().err
+
+
 def test_a_model_with_a_foreign_tokenizer_is_refused(scene, changed, capsys):
     model = changed(scene.classifier, tokenizer_fingerprint="pieces-0")
     assert run(on_table(scene, model)) == 65

@@ -63,6 +63,22 @@ def test_version_is_the_package_version(capsys):
     assert capsys.readouterr().out == f"albert {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        ("train", "finetune trains on a table, pretrain on plain text"),
+        ("pretrian", "did you mean 'pretrain'?"),
+        ("conversion", "did you mean 'convert'?"),
+        ("version", "did you mean '--version'?"),
+        ("--versoin", "did you mean '--version'?"),
+        ("--hlep", "did you mean '--help'?"),
+        ("--model", "write albert COMMAND [options]"),
+    ],
+)
+def test_an_unknown_first_word_is_refused_with_what_to_write(typed, remedy, refused):
+    refused([typed], 2, typed, remedy)
+
+
 @pytest.mark.parametrize("argument", ["--help", "--version", "pretrian"])
 def test_help_imports_nothing_heavy(argument):
     heavy = "('torch', 'numpy', 'scipy', 'sklearn', 'sentencepiece', 'transformers', 'rich')"

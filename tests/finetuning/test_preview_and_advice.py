@@ -33,6 +33,15 @@ def test_shares_of_several_labels_are_of_the_rows(pretrained, tmp_path, capsys):
     assert int(empty[2]) == 20 - int(toxic[1]) and int(empty[4]) == 20 - int(toxic[3])  # those with toxic have all
 
 
+def test_different_texts_are_counted_as_folds_count_them(pretrained, tmp_path, capsys, refused):
+    rows = [f'"the ship {i % 9}{" " * (i % 2)}",{"ab"[i % 2]}' for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    assert run(["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained)]) == 0
+    assert "9 different texts" in capsys.readouterr().out
+    folds = ["sweep", "--folds", "1", "--train", tmp_path / "rows.csv", "--model", pretrained]
+    refused([*folds, "--output", tmp_path / "sweep"], 78, "from 2 to 9 are possible (different texts)")
+
+
 def test_few_different_texts_are_said(pretrained, tmp_path, capsys):
     rows = [f"the ship {i % 12},{'ab'[i % 2]}" for i in range(240)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")

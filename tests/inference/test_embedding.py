@@ -1,6 +1,8 @@
 """Sentence vectors equal those of transformers, and work in scikit-learn."""
 
 import pickle
+import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,6 +67,16 @@ def test_pipeline_of_scikit_learn_trains_on_vectors(saved):
     copy = clone(pipeline)
     assert copy.get_params()["albertembedding__normalize"] is True
     assert copy.fit(texts, labels).predict(np.array(texts[:1])).tolist() == [0]
+
+
+@pytest.mark.parametrize("ask", ["fit", "transform", "get_feature_names_out"])
+def test_an_error_of_the_transformer_has_one_frame_of_the_package(ask, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(albert.AlbertError) as caught:
+        getattr(albert.AlbertEmbedding(str(tmp_path / "empty")), ask)(["a text"])
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    inside = [frame.filename for frame in frames if str(Path(albert.__file__).parent) in frame.filename]
+    assert [Path(name).name for name in inside] == ["errors.py"]
 
 
 def test_string_and_data_frame_are_refused(refused):

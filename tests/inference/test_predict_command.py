@@ -185,3 +185,21 @@ def test_ambiguous_activation_is_noted_and_can_be_overridden(saved, config, refu
     assert second.err == f"{path}: fp32 on cpu, 3 layers\n"
     assert second.out != first.out
     refused([*arguments, "--num-attention-heads", "5"], 78, "5 heads")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "subject"),
+    [
+        ("pretraining", "--fill-mask 'no mask'", "--fill-mask: has no [MASK]"),
+        ("pretraining", "--fill-mask ''", "--fill-mask: has no [MASK]"),
+        ("multiple_choice", f"{CONTEXT} --choose a ''", "--choose: one of them is empty"),
+        ("question_answering", "--question Who? --context ' '", "--context: holds no text"),
+    ],
+)
+def test_what_a_model_cannot_answer_is_refused_by_the_name_of_the_option(kind, arguments, subject, saved, refused):
+    refused(["predict", saved(kind), *shlex.split(arguments), "--device", "cpu"], 2, subject)
+
+
+def test_the_order_of_an_empty_segment_is_noted(saved, capsys):
+    assert run(["predict", str(saved("pretraining")), "--order", "He came.", " ", "--device", "cpu"]) == 0
+    assert "note: a segment is empty; its order means nothing" in capsys.readouterr().err

@@ -167,3 +167,17 @@ def test_what_is_no_file_says_what_to_write(tmp_path):
     (tmp_path / "a.csv").write_text(CSV)
     with pytest.raises(UsageError, match="a file of your own is given as train"):
         albert.finetune(str(tmp_path / "a.csv"), train=tmp_path / "a.csv", model=MODEL)
+
+
+def test_only_a_folder_that_can_be_read_is_suggested(tmp_path, refused):
+    write_folders(tmp_path / "imdb" / "test")
+    for name in ("a-run", "imdb/a-run"):
+        (tmp_path / name / "model").mkdir(parents=True)
+        (tmp_path / name / "model" / "config.json").write_text("{}")
+    train = ["finetune", "--model", MODEL, "--train"]
+    assert "such as" not in refused([*train, tmp_path], 2, "holds folders of folders", "name a file of rows")
+    refused([*train, tmp_path / "imdb"], 2, f"such as {tmp_path / 'imdb/test'}")
+    (tmp_path / "runs" / "folds" / "fold-1" / "model").mkdir(parents=True)
+    (tmp_path / "runs" / "folds" / "fold-1" / "results.json").write_text("{}")
+    said = refused(["predict", MODEL, "--task", "fill-mask", "--input", tmp_path / "runs"], 2, "folds")
+    assert "such as" not in said

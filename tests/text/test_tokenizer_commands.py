@@ -129,7 +129,7 @@ def test_a_small_text_is_refused_with_the_number_of_pieces_to_write(text, flags,
         (["decode", "--tokenizer", "{here}", "x"], 2, "'x'"),
         (["encode", "--tokenizer", "{here}"], 66, "standard input"),
         (["convert", "{here}", "--output", "{here}"], 73, "tokenizer"),
-        (["convert", "{here}", "--output", "{nowhere}", "--case", "uper"], 2, "uper"),
+        (["convert", "{here}", "--output", "{nowhere}", "--keep-accents=maybe"], 2, "maybe"),
     ],
 )
 def test_errors_are_one_line(standard_input, tokenizer_directory, tmp_path, refused, arguments, code, subjects):
@@ -154,12 +154,12 @@ def test_convert_changes_the_settings_of_a_tokenizer(run, path, tmp_path):
     same, other, back = (tmp_path / name for name in ("same", "other", "back"))
     assert "fingerprint is that of the source" in run("convert", path, "--output", same)
     assert load_tokenizer(same).fingerprint == source.fingerprint
-    output = run("convert", same, "--output", other, "--case", "keep", "--accents", "keep")
+    output = run("convert", same, "--output", other, "--keep-case", "--keep-accents")
     assert "capitals stay, accents stay; its fingerprint is not that of the source" in output
     converted = load_tokenizer(other)
     assert (converted.lower_case, converted.keep_accents, converted.vocab_size) == (False, True, source.vocab_size)
     assert converted.encode("CAFÉ") != source.encode("CAFÉ") == source.encode("cafe")
-    run("convert", other, "--output", back, "--case", "lower", "--accents", "drop")
+    run("convert", other, "--output", back, "--keep-case=false", "--keep-accents=false")
     assert load_tokenizer(back).fingerprint == source.fingerprint
 
 

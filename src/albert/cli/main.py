@@ -46,7 +46,7 @@ COMMANDS = {
     "pretrain": Command("albert.commands.pretrain", "masked language model and sentence order, from shards to a model"),
     "finetune": Command("albert.commands.finetune", "train a model on your table, or on a task such as SQuAD"),
     "finetune-vectors": Command("albert.commands.finetune_vectors", "train vectors of texts, from pairs or a teacher"),
-    "sweep": Command("albert.commands.sweep", "fine-tune with several seeds, folds or rates, or on all of GLUE"),
+    "sweep": Command("albert.commands.sweep", "fine-tune with several seeds, folds or learning rates"),
     "evaluate": Command("albert.commands.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.commands.predict", "text in, answers out"),
     "serve": Command("albert.commands.serve", "a model behind HTTP, and a page to try it in the browser"),
@@ -94,8 +94,20 @@ def dispatch(arguments: list[str]) -> int:
         print(f"albert {__version__}")
         return 0
     if name not in COMMANDS:
-        raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
+        raise _unknown_command(name)
     return int(main_of(name)(rest) or 0)
+
+
+def _unknown_command(name: str) -> UsageError:
+    """The error for a first word that is no command."""
+    if name in ("train", "training"):
+        return UsageError(name, "no such command", "finetune trains on a table, pretrain on plain text")
+    of_option = did_you_mean(name.lstrip("-"), ("--version", "--help"))
+    if name.startswith("-") and not of_option.startswith("did you mean"):
+        return UsageError(name, "no such option", "write albert COMMAND [options]; albert --help lists the commands")
+    of_command = did_you_mean(name, COMMANDS)
+    is_option = of_option.startswith("did you mean") and not of_command.startswith("did you mean")
+    return UsageError(name, "no such command", of_option if is_option else of_command)
 
 
 def main_of(name: str) -> Any:

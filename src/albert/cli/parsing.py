@@ -124,6 +124,8 @@ def _split_switches(words: Sequence[str], options: Sequence[Option]) -> tuple[li
     for word in words:
         name, equals, value = word.partition("=")
         if equals and name in switches:
+            if value.lower() not in ("true", "false"):
+                raise UsageError(name, f"{value!r} is not a truth value", "write true or false")
             given.append((switches[name], [value.capitalize()]))
         else:
             others.append(word)

@@ -130,6 +130,12 @@ def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "Ta
     names = extra.get("id2label")
     kind = kind_of(extra)
     is_tagger = kind == "token_classification"
+    if kind in ("pretraining", "masked_lm", "encoder"):
+        remedy = "albert finetune trains a model with a head on your rows: give that one"
+        raise InvalidConfiguration(directory, "is a pre-trained model without a head for a task", remedy)
+    if not is_tagger and kind not in ("classification", "pair_classification"):
+        why = f"there is no {TASK_FILE} beside it, which says what its head answers"
+        raise InvalidConfiguration(directory, why, "name a TASK, or give a model of albert finetune")
     needed = {"--dev": dev}
     if not is_tagger:
         needed |= {"--text": columns.text, "--label": columns.label}
@@ -137,8 +143,6 @@ def task_from_config(directory: Path, columns: Columns, dev: Path | None) -> "Ta
     if missing:
         why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
         raise UsageError(directory, why, "or name a TASK")
-    if not is_tagger and kind not in ("classification", "pair_classification"):
-        raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
     if extra.get("problem_type") == "regression" or (extra.get("problem_type") is None and len(names or ()) == 1):
         return TableTask(kind="regression")
     if not names:

@@ -5,7 +5,8 @@ How a model is opened and what it answers from Python, `albert.load`, is written
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
@@ -224,31 +225,34 @@ def predict(
 
     predictor = open_predictor()
     predictions: list[Any]
-    if fill_mask is not None:
-        masks = predictor.fill_mask_batch([fill_mask], top_k or TOP_K)[0]
-        predictions = masks if len(masks) > 1 else masks[0]
-        shown = ("score", "token_str", "sequence")
-    elif order is not None:
-        predictions = [predictor.order(*order)]
-        shown = ("label", "score")
-    elif classify is not None:
-        check_second_texts("--pair", pair is not None, predictor.reads_pairs)
-        predictions = predictor.classify(classify, pair)
-        shown = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
-    elif tag is not None and words:
-        predictions = predictor.tag_sentences([tag.split()])[0]
-        shown = ("word", "entity", "score")
-    elif tag is not None:
-        predictions = predictor.tag(tag)
-        shown = ("word", "entity", "score", "start", "end")
-    elif choose:
-        assert context is not None
-        predictions = predictor.choose(context, choose, question or "")
-        shown = ("option", "score")
-    else:
-        assert question is not None and context is not None
-        predictions = predictor.answer_batch([question], [context], top_k or TOP_K)[0]
-        shown = ("score", "answer", "start", "end")
+    with errors_about({"text": of_input, "context": "--context", "options": "--choose"}):
+        if fill_mask is not None:
+            masks = predictor.fill_mask_batch([fill_mask], top_k or TOP_K)[0]
+            predictions = masks if len(masks) > 1 else masks[0]
+            shown = ("score", "token_str", "sequence")
+        elif order is not None:
+            predictions = [predictor.order(*order)]
+            if not all(map(str.strip, order)):
+                note("a segment is empty; its order means nothing")
+            shown = ("label", "score")
+        elif classify is not None:
+            check_second_texts("--pair", pair is not None, predictor.reads_pairs)
+            predictions = predictor.classify(classify, pair)
+            shown = ("label", "score") if predictor.label_threshold is None else ("label", "score", "predicted")
+        elif tag is not None and words:
+            predictions = predictor.tag_sentences([tag.split()])[0]
+            shown = ("word", "entity", "score")
+        elif tag is not None:
+            predictions = predictor.tag(tag)
+            shown = ("word", "entity", "score", "start", "end")
+        elif choose:
+            assert context is not None
+            predictions = predictor.choose(context, choose, question or "")
+            shown = ("option", "score")
+        else:
+            assert question is not None and context is not None
+            predictions = predictor.answer_batch([question], [context], top_k or TOP_K)[0]
+            shown = ("score", "answer", "start", "end")
     if json:
         for entry in predictions:
             print_json(entry)
@@ -257,6 +261,17 @@ def predict(
     texts = [each for each in (classify, pair, tag, question, context) if each]
     print_warning_of_unknown(predictor, texts)
     print_model(predictor)
+
+
+@contextmanager
+def errors_about(options: Mapping[str, str]) -> Iterator[None]:
+    """Errors about an argument of `Predictor` name the option that gave it."""
+    try:
+        yield
+    except UsageError as error:
+        if error.subject not in options:
+            raise
+        raise error.about(options[error.subject]) from error
 
 
 predict_main = on_command_line(predict, checks_paths=False)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from albert.cli.command_line import CommandGroup
 from albert.cli.main import imports
@@ -258,8 +258,8 @@ def convert(
     source: PathLike,
     *,
     output: PathLike,
-    case: Literal["lower", "keep"] | None = None,
-    accents: Literal["drop", "keep"] | None = None,
+    keep_case: bool | None = None,
+    keep_accents: bool | None = None,
     replace: bool = False,
 ) -> None:
     """Write the files of a tokenizer for transformers.AutoTokenizer, from a vocabulary in any form.
@@ -267,20 +267,20 @@ def convert(
     Settings that are not given are those of the source. Other settings make another tokenizer, which does not fit
     models trained with the source.
 
-    Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
+    Example: albert tokenizer convert spiece.model --output tokenizer --keep-accents
 
     Args:
         source: A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json.
         output: The directory to make.
-        case: Lower-case capitals, or keep them.
-        accents: Drop or keep accents.
+        keep_case: Keep capitals; false lower-cases them.
+        keep_accents: Keep accents; false drops them.
     """
     source = Path(source)
     output = Path(output)
     converted = load_tokenizer(
         source,
-        lower_case=None if case is None else case == "lower",
-        keep_accents=None if accents is None else accents == "keep",
+        lower_case=None if keep_case is None else not keep_case,
+        keep_accents=keep_accents,
     )
     with new_directory(output, replace=replace) as directory:
         converted.save(directory)

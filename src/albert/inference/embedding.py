@@ -13,6 +13,7 @@ from albert.inference.engine import PrecisionChoice
 from albert.inference.predictor import Predictor
 from albert.inference.texts import check_texts
 from albert.model.albert import Pooling
+from albert.runtime.errors import without_inner_frames
 
 
 class AlbertEmbedding(TransformerMixin, BaseEstimator):
@@ -47,16 +48,19 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         self.precision: PrecisionChoice = precision
         self.depth = depth
 
+    @without_inner_frames
     def fit(self, texts: Iterable[str], labels: Any = None) -> "AlbertEmbedding":
         """Open the model; texts and labels are ignored."""
         self._predictor()
         return self
 
+    @without_inner_frames
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts D"]:
         """A vector for each text; any list, array or column of texts. Notes say how many were cut, or are empty."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 
+    @without_inner_frames
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """`albert0`, `albert1`, ...: one name per dimension."""
         return np.array([f"albert{index}" for index in range(self._predictor().vector_width)], dtype=object)

@@ -152,7 +152,7 @@ def content_of(values: Sequence[Field], n_rows: int) -> str:
     """Counts of lists, numbers, texts and empty fields in a column."""
     lists = [value for value in values if isinstance(value, tuple)]
     texts = [value for value in values if isinstance(value, str) and value.strip()]
-    different = set(texts)
+    different = set(map(str.strip, texts))
     numbers = sum(as_number(value) is not None for value in different)
     counts = {
         f"lists of {min(map(len, lists), default=0)} to {max(map(len, lists), default=0):,}": len(lists),

@@ -204,7 +204,7 @@ def system_error(error: BaseException, *name: str) -> OSError | None:
 
 
 def without_inner_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: errors for users have no frames of this package, except with ALBERT_DEBUG=1."""
+    """Decorate a public function: errors for users have no other frame of this package, except with ALBERT_DEBUG=1."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

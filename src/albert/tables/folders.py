@@ -62,12 +62,15 @@ def _read_folder(folder: Path, name: str, encoding: str | None) -> TableFile:
     inner = {each.name: _entries_of(each) for each in entries.folders}
     deeper = []
     for label, held in inner.items():
-        if any(_has_texts(each) for each in held.folders):
+        if any(_has_files(each) for each in held.folders):
             deeper.append(label)
     if deeper:
-        why = f"holds folders with folders of texts: {', '.join(deeper[:8])}"
-        example = "train" if "train" in deeper else deeper[0]
-        remedy = f"a folder for each label is read: name one, such as {name.rstrip('/')}/{example}"
+        more = f" and {len(deeper) - 8} more" if len(deeper) > 8 else ""
+        why = f"holds folders of folders: {', '.join(deeper[:8])}{more}"
+        remedy = "name a file of rows, or a folder that holds a folder of texts for each label"
+        readable = [label for label in deeper if _has_folders_of_texts(inner[label])]
+        if readable:
+            remedy += f", such as {name.rstrip('/')}/{'train' if 'train' in readable else readable[0]}"
         raise UsageError(name, why, remedy)
     labels = {label: held for label, held in inner.items() if held.files}
     notes: list[str] = []
@@ -155,8 +158,17 @@ def _entries_of(folder: Path) -> _Entries:
     return _Entries(files, folders, hidden)
 
 
-def _has_texts(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     return bool(_entries_of(folder).files)
+
+
+def _has_folders_of_texts(entries: _Entries) -> bool:
+    """Whether the files in these folders are texts by their names, and no folder is in them: a run has other files."""
+    inner = [_entries_of(folder) for folder in entries.folders]
+    endings = {file.suffix.lower() for held in inner for file in held.files}
+    return not any(held.folders for held in inner) and all(
+        ending in ("", ".txt") or ending[1:].isdigit() for ending in endings
+    )
 
 
 def _decoded(folder: Path, name: str, files: Sequence[Path], encoding: str | None) -> tuple[list[str], tuple[str, ...]]:

@@ -29,7 +29,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import read_journal
+from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.progress import Bar
 from albert.tasks.label_threshold import LabelThreshold, choose_label_threshold
 from albert.tasks.single_label import SingleLabel
@@ -318,7 +318,9 @@ def test_run_never_ends_below_its_own_probe(classes, start, tmp_path, interrupte
     assert "the best of 3 evaluations and the head solved before them by accuracy" in selection["note"]
     assert "which fine-tuning did not improve" in selection["note"]
     assert evaluate_directory(task, str(tmp_path / "whole"), Path(), device="cpu").scores == probe
-    assert whole.report["advice"] is not None and "frozen" not in whole.report["advice"].partition(":")[2]
+    assert whole.report["advice"] is None  # of so few rows
+    step = whole.report["next_step"]
+    assert "after fine-tuning, which lost what the head had" in step["why"] and step["try"] == "learning_rate=0.12"
     for name, after in (("before a checkpoint", 1), ("after a checkpoint", 4)):
         with interrupted(after):
             finetune(task, start, Path(), tmp_path / name, changes, settings)
@@ -337,3 +339,17 @@ def test_evaluation_that_equals_the_probe_takes_its_place(tmp_path):
     with new_directory(best.directory, replace=True) as directory:
         best.write_score(directory, {"accuracy": 80.0})
     assert not best.is_improved_by({"accuracy": 80.0})
+
+
+def test_a_head_that_fine_tuning_spoils_is_said_with_a_lower_rate(pretrained, tmp_path, capsys, also_untrained):
+    rows = [f"the {NOUNS[i % 2]} {PLAIN_WORDS[i % 7]} {i},{'ab'[i % 2]}" for i in range(120)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--dev", "0.3", "--model", str(pretrained)]
+    spoiled = [*command, "--output", str(tmp_path / "run"), "select=last", "steps=6", "batch_size=4"]
+    assert run([*spoiled, "learning_rate=0.5", "max_length=16", "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    report = read_json_object(tmp_path / "run/results.json")
+    lost = f"{report['frozen_head']['scores']['accuracy']:.1f} with the head solved first"
+    assert lost in shown and "which lost what the head had" in shown
+    assert report["next_step"]["try"] == "learning_rate=0.12, or --frozen"
+    assert "try learning_rate=0.12, or --frozen" in shown and shown.count("--frozen") == 1

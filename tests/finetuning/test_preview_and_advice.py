@@ -260,6 +260,21 @@ def test_rows_without_a_text_have_no_part_in_the_first_score(tmp_path):
 SEEN = "the model was trained on: these scores do not hold for other rows"
 
 
+def test_rows_that_were_trained_on_are_said_beside_the_scores(pretrained, tmp_path, capsys):
+    rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "few.csv").write_text("text,label\n The  SHIP 3,b\nthe ship 77,b\n")
+    command = ["finetune", "--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
+    command += ["steps=1", "learning_rate=1e-9", "batch_size=8", "solve_head=false"]
+    files = ["--dev", str(tmp_path / "rows.csv"), "--test", str(tmp_path / "few.csv")]
+    assert run([*command, *files, "--output", str(tmp_path / "seen")]) == 0
+    shown = capsys.readouterr().out
+    assert "40 of 40 rows of dev have a text that was trained on: these scores do not hold for other rows" in shown
+    assert "1 of 2 rows of test has a text that was trained on" in shown
+    assert run([*command, "--output", str(tmp_path / "held-out")]) == 0
+    assert "a text that was trained on" not in capsys.readouterr().out
+
+
 def test_evaluate_says_which_rows_of_the_training_file_it_scores(pretrained, tmp_path, capsys):
     rows = [f"the ship {i},{'ab'[i % 2]}" for i in range(40)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")

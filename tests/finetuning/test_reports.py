@@ -310,6 +310,10 @@ def test_next_step_names_a_value(training, development, trend, epochs, option):
     shape = {"hidden_size": 128, "learning_rate": 4e-4, "higher_rate": 8e-4, "epochs": epochs, "trend": trend}
     step = next_step("accuracy", training, development, 50.0, **shape)
     assert step is None if option is None else step is not None and step["try"].startswith(option)
+    assert next_step("accuracy", training, development, 50.0, **shape, rows=29) is None
+    if step is not None and option.startswith("epochs"):
+        after_steps = next_step("accuracy", training, development, 50.0, **shape, steps=40)
+        assert after_steps is not None and (after_steps["try"], after_steps["why"]) == ("steps=80", step["why"])
     if step is not None and option.startswith("epochs") and trend != "unknown":
         assert ("still rising at the end" in step["why"]) is (trend == "rising")
         assert ("scored only at the end" in step["why"]) is (trend == "once")

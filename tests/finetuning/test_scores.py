@@ -155,8 +155,8 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert f"majority baseline  {LINEAR}" in out
     assert re.search(r"^accuracy +[\d.]+ +50\.00 +100\.00$", out, re.M)
     assert report["computed_in"] == "fp32" and "scores computed in" not in out
-    assert report["advice"] in out
-    assert f"{LINEAR} (100.00): use {LINEAR} for such rows" in report["advice"]
+    assert report["advice"] is None and report["next_step"] is None
+    assert "the development set has 4 rows: scores on it prove nothing" in out and "try " not in out
     card = (tmp_path / "run/model/README.md").read_text()
     assert f"accuracy, {LINEAR} | 100 |" in card and f"{f1}, majority baseline | 66.67 |" in card
     assert run([*command, "--output", str(tmp_path / "bf16"), "precision=bf16"]) == 0
@@ -165,7 +165,7 @@ def test_command_shows_the_plan_and_compared_scores(pretrained, tmp_path, capsys
     assert f"scores computed in bf16; {others}" in capsys.readouterr().out
     assert run(["sweep", *command[1:], "--output", str(tmp_path / "seeds"), "--seeds", "2"]) == 0
     out = capsys.readouterr().out
-    assert out.count("4 updates") == 1 and "median: accuracy" in out and LINEAR in out
+    assert out.count("4 updates") == 1 and "median: accuracy" not in out and LINEAR in out
     assert read_json_object(tmp_path / "seeds/summary.json")["simpler_models"][LINEAR] == linear["scores"]
 
 
@@ -202,6 +202,13 @@ def test_advice_names_the_frozen_model_where_it_is_best():
     assert text is not None
     assert f"{FROZEN} (64.00)" in text
     assert f"use the {FROZEN} for such rows (--frozen), or try" in text
+    equal = {LINEAR: {"accuracy": 64.0}, FROZEN: {"accuracy": 64.0}}
+    assert f"use {LINEAR} for such rows, or try" in (advice({"accuracy": 64.0}, equal) or "")
+    assert f"use {LINEAR} for such rows, or" in (
+        advice({"accuracy": 64.0}, {LINEAR: equal[LINEAR]}, is_frozen=True) or ""
+    )
+    assert advice({"accuracy": 59.0}, simpler, rows=29) is None
+    assert advice({"accuracy": 49.0}, simpler, rows=29, is_frozen=True) is None
     alone = advice({"accuracy": 49.0}, {MAJORITY: {"accuracy": 50.0}}, is_frozen=True)
     assert alone is not None
     assert "without --frozen" in alone

@@ -83,6 +83,18 @@ def score_noise(score: float, examples: int) -> float:
     return 100 * math.sqrt(share * (1 - share) / max(1, examples))
 
 
+def is_lower(score: float, other: float, examples: int) -> bool:
+    """Whether a score in points of 100 is below another one on the same examples by more than chance: two standard
+    errors."""
+    return other - score > 2 * score_noise(score, examples)
+
+
+def tuned_score(metric: str, journal: Path) -> float | None:
+    """The best development score of the model while it was trained."""
+    scores = [record.get(metric) for record in read_journal(journal) if record["event"] == "evaluation"]
+    return max((score for score in scores if score is not None), default=None)
+
+
 def development_trend(metric: str, journal: Path, epochs: float, examples: int) -> Trend:
     """Whether the development score of a finished run was still rising.
 

@@ -20,7 +20,7 @@ from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.task_run import check_run, finetune
 from albert.finetuning.task_training import Announce
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges
-from albert.report.advice import advice, all_scores, simpler_models
+from albert.report.advice import advice, all_scores, rows_that_decide, simpler_models
 from albert.runtime.devices import pick_device
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import lazy_import, world
@@ -239,12 +239,14 @@ class Sweep:
         """Which model to use, if a simpler one is not beaten."""
         report = self.shown[0].report
         settings = report.get("settings", {})
+        scored = [rows_that_decide(run.report) for run in self.runs if run.report]
         found = advice(
             self.scores,
             self.simpler,
             is_frozen=settings.get("frozen", False),
             is_weighted=settings.get("class_weights") is not None,
             step=None if self.by == "seed" else report.get("next_step"),
+            rows=sum(scored) if self.by == "fold" else max(scored, default=0),
         )
         return f"median: {found}" if found and self.by == "seed" else found
 

@@ -10,22 +10,36 @@ from albert.checkpoints.card import Card
 from albert.columns.read import TableSource
 from albert.finetuning.evaluation import Evaluation, analysis_of
 from albert.finetuning.fill_in import MAX_RATE
-from albert.finetuning.selection import describe_selection, development_curve, development_trend
+from albert.finetuning.selection import (
+    describe_selection,
+    development_curve,
+    development_trend,
+    is_lower,
+    tuned_score,
+)
 from albert.finetuning.task_training import TaskTraining
 from albert.model.cost import count_parameters
-from albert.report.advice import FROZEN, advice, all_scores, next_step, simpler_models
+from albert.report.advice import (
+    FEW_ROWS,
+    FROZEN,
+    Lost,
+    advice,
+    all_scores,
+    next_step,
+    rows_that_decide,
+    simpler_models,
+)
 from albert.report.card import card_scores, measured_scores
 from albert.report.notes import counts_of_rows
 from albert.runtime.json_files import to_json
 from albert.runtime.words import counted
 from albert.tasks.declared import UNNAMED
+from albert.tasks.examples import Example
 from albert.tasks.labels import similar_labels
 from albert.tasks.multiple_choice import MultipleChoice
 from albert.tasks.span import Span
 from albert.text.unknown import is_english
 from albert.training.logging import TrainingResult
-
-FEW_ROWS = 30
 
 
 def task_report(
@@ -46,9 +60,10 @@ def task_report(
     training_scores = trained.scorer.training_scores(evaluation.target, *encoding)
     n_trained = training.steps * batches.batch_size
     epochs = trained.recipe.epochs_of(training.steps)
-    step = _next_step(trained, evaluation, training_scores, epochs)
+    solved_is_result = selection["step"] == 0
+    step = _next_step(trained, evaluation, training_scores, epochs, solved_is_result)
     n_evaluated = len(evaluation.predictions)
-    notes = [*_notes(trained), *evaluation.notes]
+    notes = [*_notes(trained), *evaluation.notes, *_rows_trained_on(trained)]
     dev = trained.scorer.dev_split.examples
     n_texts = len({(*map(str.strip, example.texts), example.options) for example in dev})
     if n_evaluated < FEW_ROWS:
@@ -101,6 +116,7 @@ def task_report(
         "selection": selection,
         "workers": batches.workers,
         "further_scores": {name: dict(result.scores) for name, result in further.items()},
+        "further_examples": {name: len(result.predictions) for name, result in further.items()},
         **analysis_of(trained.task, trained.scorer.dev_split, evaluation),
     }
     if further:
@@ -118,7 +134,8 @@ def task_report(
         is_frozen=settings.frozen,
         is_weighted=settings.class_weights is not None,
         step=step,
-        is_probe=selection["step"] == 0,
+        is_probe=solved_is_result,
+        rows=rows_that_decide(report),
     )
     return report
 
@@ -171,12 +188,17 @@ def _settings_of(trained: TaskTraining) -> dict[str, Any]:
 
 
 def _next_step(
-    trained: TaskTraining, evaluation: Evaluation, training_scores: Mapping[str, Any], epochs: float
+    trained: TaskTraining,
+    evaluation: Evaluation,
+    training_scores: Mapping[str, Any],
+    epochs: float,
+    solved_is_result: bool,
 ) -> dict[str, str] | None:
     """What to change next; None without scores, and for a model whose encoder is not trained.
 
     Args:
         epochs: of the run, which may have ended before its last step.
+        solved_is_result: whether the result is the head that was solved first, as fine-tuning did not improve on it.
     """
     if trained.settings.frozen or trained.settings.freeze_encoder or not evaluation.scores:
         return None
@@ -195,7 +217,39 @@ def _next_step(
         is_english=is_english(texts),
         trend=development_trend(metric, trained.folder.journal_path, epochs, len(evaluation.predictions)),
         baseline_name=trained.task.target.baseline_name,
+        steps=None if trained.recipe.values.examples is not None else trained.recipe.values.steps,
+        lost=_lost(trained, evaluation, metric, solved_is_result),
+        rows=len(evaluation.predictions),
     )
+
+
+def _lost(trained: TaskTraining, evaluation: Evaluation, metric: str, solved_is_result: bool) -> Lost | None:
+    """What fine-tuning lost of the head that was solved first; None: nothing, or no more than chance."""
+    solved = ((trained.frozen_head() or {}).get("scores") or {}).get(metric)
+    tuned = tuned_score(metric, trained.folder.journal_path) if solved_is_result else evaluation.scores[metric]
+    if solved is None or tuned is None or not is_lower(tuned, solved, len(evaluation.predictions)):
+        return None
+    return Lost(solved, tuned, solved_is_result)
+
+
+def _rows_trained_on(trained: TaskTraining) -> list[str]:
+    """A line for each scored part of your tables that has texts that were trained on, whatever their blanks and
+    capitals."""
+    if not isinstance(trained.task.source, TableSource):
+        return []
+
+    def texts(example: Example) -> tuple[str, ...]:
+        return tuple(" ".join(text.split()).casefold() for text in (*example.texts, *example.options))
+
+    known = set(map(texts, trained.scorer.train_split.examples))
+    lines = []
+    for split in (trained.scorer.dev_split, *trained.scorer.further):
+        seen = sum(texts(example) in known for example in split.examples)
+        if seen:
+            verb = "has" if seen == 1 else "have"
+            rows = f"{seen:,} of {counted(len(split.examples), 'rows')} of {split.split}"
+            lines.append(f"{rows} {verb} a text that was trained on: these scores do not hold for other rows")
+    return lines
 
 
 def _notes(trained: TaskTraining) -> list[str]:

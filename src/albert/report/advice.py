@@ -4,6 +4,7 @@ All functions take values of results.json, and return what is written there."""
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from albert.report.tables import Scores, format_score
@@ -17,6 +18,8 @@ CONSTANTS = (MAJORITY, BEST_CONSTANT)
 """The names of the baseline that gives every row the same answer."""
 TEST = "/test"
 """The end of the names of scores on a user's test set, as in `all_scores`."""
+FEW_ROWS = 30
+"""Scores on fewer rows prove nothing: they say neither which model is better nor what to change."""
 MOSTLY_ONE_CLASS = 80.0
 """Accuracy of the majority baseline from which on accuracy says little about a model."""
 PARTS_OF_SCORES = ("precision", "recall", "thresh", "best_", "entity_f1_", "tag_accuracy")
@@ -68,6 +71,11 @@ def simpler_models(report: Mapping[str, Any]) -> dict[str, dict[str, float | Non
     return models
 
 
+def rows_that_decide(report: Mapping[str, Any]) -> int:
+    """The number of scored rows of the test set if there is one, else of the development set."""
+    return report.get("further_examples", {}).get("test", report["evaluation"]["examples"])
+
+
 def deciding_score(scores: Scores, simpler: Mapping[str, Scores]) -> str:
     """The name of the score by which a model is compared with simpler ones: the first one, of the test set if there is
     one, which chose nothing; F1 instead of accuracy if most rows have one class."""
@@ -115,8 +123,10 @@ def advice(
     is_weighted: bool = False,
     step: Mapping[str, str] | None = None,
     is_probe: bool = False,
+    rows: int = FEW_ROWS,
 ) -> str | None:
-    """Which model to use, and what to try, if a score is not better than those of simpler models, else None.
+    """Which model to use, and what to try, if a score is not better than those of simpler models, else None; None for
+    scores on few rows.
 
     Args:
         scores: see `all_scores`.
@@ -125,7 +135,10 @@ def advice(
         is_weighted: whether classes were weighted.
         step: a `next_step`.
         is_probe: whether fine-tuning did not improve on the head solved on frozen features, so that it is the result.
+        rows: the number of rows that were scored.
     """
+    if rows < FEW_ROWS:
+        return None
     found = scores_not_beaten(scores, {name: own for name, own in simpler.items() if name != FROZEN or not is_probe})
     if not found:
         if is_probe and step is not None:
@@ -145,7 +158,8 @@ def advice(
         said += f", although {deciding.removesuffix(TEST)} does"
     best = next(iter(ahead))
     for rival in ahead:
-        best = rival if is_better(name, ahead[rival], ahead[best]) else best
+        is_simpler = best == FROZEN and ahead[rival] == ahead[best]  # the one that the frozen model does not beat
+        best = rival if is_simpler or is_better(name, ahead[rival], ahead[best]) else best
     use = f"use {_named(best)} for such rows" + (" (--frozen)" if best == FROZEN else "")
     mostly_one = (simpler.get(MAJORITY, {}).get("accuracy" + where) or 0.0) >= MOSTLY_ONE_CLASS
     by_f1 = deciding.startswith(("f1 (", "macro_f1"))
@@ -159,7 +173,8 @@ def advice(
     if mostly_one and next(iter(scores)) == "accuracy":
         chosen = "f1" if deciding.startswith("f1") else "macro_f1"
         remedy += f"; --metrics {chosen} chooses the best evaluation by it, not by accuracy"
-    remedy = remedy if best in CONSTANTS else f"{use}, or {remedy}"
+    is_named = best == FROZEN and "--frozen" in remedy
+    remedy = remedy if best in CONSTANTS or is_named else f"{use}, or {remedy}"
     return f"{said}: {remedy}"
 
 
@@ -178,11 +193,20 @@ LEARNT = 2.0
 """Points above the majority baseline from which on a model has learned something."""
 _WITHOUT_PLATEAU = {
     "rising": "; the score was still rising at the end",
-    "once": "; the development set was scored only at the end, so whether its score still rises is not known",
+    "once": "; the trained model was scored only at the end, so whether its score still rises is not known",
     "unknown": "; the evaluations do not show whether the score still rises",
 }
 LARGER_MODELS = {384: "small-vectors", 768: "albert/albert-base-v2"}
 """For models that are narrower than the key."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The scores of the head that was solved first, and after fine-tuning, which is lower by more than chance."""
+
+    solved: float
+    tuned: float
+    solved_is_result: bool
 
 
 def next_step(
@@ -198,6 +222,9 @@ def next_step(
     trend: Literal["rising", "once", "unknown", "stopped"],
     is_english: bool = True,
     baseline_name: str = MAJORITY,
+    steps: int | None = None,
+    lost: Lost | None = None,
+    rows: int = FEW_ROWS,
 ) -> dict[str, str] | None:
     """What to change next, by the scores of training and development rows: `why`, and what to `try`.
 
@@ -207,8 +234,18 @@ def next_step(
         higher_rate: a learning rate to try; the same one if there is none.
         trend: a `Trend` of the development score, see `albert.finetuning.selection`.
         is_english: whether the texts are English, so that an English model may be named.
+        steps: of the run, if they were given in the place of epochs.
+        lost: what fine-tuning lost of the head that was solved first.
+        rows: the number of rows of the development set; of few ones only what was lost is said.
     """
     if metric.startswith(LOWER_IS_BETTER) or training is None or development is None:
+        return None
+    if lost is not None:
+        why = f"{metric} on the development set was {lost.solved:.1f} with the head solved first, and "
+        why += f"{lost.tuned:.1f} after fine-tuning, which lost what the head had"
+        frozen = "" if lost.solved_is_result else ", or --frozen"
+        return {"why": why, "try": f"learning_rate={learning_rate / 4:.2g}{frozen}"}
+    if rows < FEW_ROWS:
         return None
     larger = next((f"--model {name}" for width, name in LARGER_MODELS.items() if hidden_size < width), None)
     if larger is not None and not is_english:
@@ -225,7 +262,8 @@ def next_step(
     if training >= ALL_KNOWN:
         return {"why": f"{why}; more epochs have nothing left to learn from the training rows", **more_rows}
     if trend != "stopped":
-        return {"why": why + _WITHOUT_PLATEAU[trend], "try": f"epochs={math.ceil(2 * epochs)}"}
+        more = f"epochs={math.ceil(2 * epochs)}" if steps is None else f"steps={2 * steps}"
+        return {"why": why + _WITHOUT_PLATEAU[trend], "try": more}
     why += "; the last evaluations did not rise by more than chance, so more epochs do not help"
     return {"why": why, "try": larger or "more labelled rows"}
 

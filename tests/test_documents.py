@@ -361,6 +361,14 @@ def test_the_api_reference_names_what_exists():
     assert len(names) > 8
 
 
+def test_the_page_about_python_lists_every_function_of_a_command():
+    page = (ROOT / "docs/python.md").read_text()
+    functions = {name for name in albert.__all__ if hasattr(getattr(albert, name), "definition")}
+    assert functions >= {"finetune", "finetune_vectors", "push"}
+    assert [name for name in functions if f"| `albert.{name}(" not in page] == []
+    assert [name for name in ("convert", "export", "quantize", "info", "serve") if hasattr(albert, name)] == []
+
+
 def test_the_exit_codes_of_the_documents_are_those_of_the_errors():
     shown = {
         int(code)

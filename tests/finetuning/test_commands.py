@@ -136,7 +136,7 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         (f"{SST2_RUN} freeze_encoder=true encoder_dropout=0.1", (2,), "has no effect with freeze_encoder"),
         # Benchmarks.
         ("finetune glue --model MODEL --output OUT", (2,), "task glue: is a benchmark of several tasks: cola, sst-2"),
-        ("evaluate GLUE --model MODEL --data DATA", (2,), "name one of them"),
+        ("evaluate GLUE --model MODEL --data DATA", (2,), "name one of them; in a checkout python -m experiments.glue"),
         # Contrastive learning.
         (f"{TEXT_PAIRS} --pair reply", (65,), "has no column 'reply'"),
         (f"{TEXT_PAIRS} --pair None", (2,), "--pair: is missing: the columns of the two texts must be named"),

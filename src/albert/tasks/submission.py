@@ -31,7 +31,8 @@ def find_task(name: str) -> DeclaredTask:
     wanted = _letters_and_digits(name)
     if wanted == "glue":
         names = ", ".join(task.name for task in glue.TASKS)
-        raise UsageError("task glue", f"is a benchmark of several tasks: {names}", "name one of them")
+        remedy = "name one of them; in a checkout python -m experiments.glue trains and scores all"
+        raise UsageError("task glue", f"is a benchmark of several tasks: {names}", remedy)
     for task in DECLARED.values():
         if _letters_and_digits(task.name) == wanted:
             return task

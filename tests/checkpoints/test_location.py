@@ -38,6 +38,7 @@ def served(directory: Path, tmp_path: Path) -> Iterator[HubServer]:
         (directory / unwanted).write_bytes(b"not to be downloaded")
     (directory / "spiece.model").write_bytes(b"a vocabulary")
     (directory / "vocab.txt").write_text("another")
+    (directory / "task.json").write_text("{}")  # uploaded by another tool, with the manifest that lists it
     older, pickles = tmp_path / "older", tmp_path / "pickles"
     shutil.copytree(directory, older)
     held = load_file(older / "model.safetensors")
@@ -67,7 +68,7 @@ def test_hub_environment_variables_are_respected(served, tmp_path):
     assert results[6].startswith("someone/absent: ")
     assert results[7].startswith("someone/pickles: ") and "pickles such as" in results[7]
     fetched = {path.rsplit("/", 1)[-1] for path in served.requests if "/resolve/" in path and "/tiny/" in path}
-    assert fetched == {"config.json", "model.safetensors", "README.md", "spiece.model", "vocab.txt"}
+    assert fetched == {"config.json", "model.safetensors", "README.md", "spiece.model", "vocab.txt", "task.json"}
     assert not any("old/" in path or "onnx" in path for path in served.requests)
     before = len(served.requests)
     offline = _open_in_process(models[:7], environment | {"HF_HUB_OFFLINE": "1"})

@@ -12,6 +12,7 @@ from tests.checkpoints.hub_server import HubServer, hub_server
 import albert
 from albert.checkpoints.hub import HUB_FILES
 from albert.cli.main import run
+from albert.runtime.json_files import save_versioned
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,6 +96,30 @@ def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, p
     listed = json.loads((exported / "MANIFEST.json").read_text())["files"]
     assert set(hub.written["someone/vectors"]) == {*listed, "MANIFEST.json"}
     assert set(filter_repo_objects(listed, allow_patterns=HUB_FILES)) == set(listed)
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("quantize",), ("convert",), ("export", "sentence-transformers")], ids=lambda words: " ".join(words)
+)
+def test_whoever_downloads_the_listed_files_opens_them(words, hub, model, push, tmp_path, capfd):
+    """The task stays on the machine of its user, also where it lies beside the derived model."""
+    save_versioned(model.parent / "task.json", {"name": "stars", "train": "/home/me/train.csv", "text": "review"})
+    pushed = model.parent
+    if words:
+        pushed = tmp_path / "derived"
+        assert run([*words, str(model.parent), "--output", str(pushed)]) == 0
+    listed = albert.push(pushed, "someone/mine", dry_run=True).files
+    assert push(str(pushed), "someone/mine")[0] == 0
+    written = hub.written["someone/mine"]
+    assert listed == {name: len(content) for name, content in written.items()}
+    downloaded = tmp_path / "downloaded"
+    for name, content in written.items():
+        (downloaded / name).parent.mkdir(parents=True, exist_ok=True)
+        (downloaded / name).write_bytes(content)
+    capfd.readouterr()
+    assert run(["info", str(downloaded), "--verify"]) == 0, capfd.readouterr().err
+    assert len(albert.load(downloaded).embed(["the ship"])) == 1
+    assert not any(b"task.json" in content or b"/home/me" in content for content in written.values())
 
 
 def test_a_directory_with_an_onnx_file_is_refused_with_the_command_that_uploads_it(hub, model, push, tmp_path):

@@ -5,8 +5,11 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
@@ -15,7 +18,14 @@ from huggingface_hub import constants
 from albert.runtime.environment import bundled_model, lazy_import, similar_shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, Unavailable, UsageError
 from albert.runtime.json_files import read_json_object, read_versioned, save_versioned
-from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_input, verify_directory
+from albert.runtime.manifest import (
+    MANIFEST_NAME,
+    file_hash,
+    manifest_bytes,
+    read_input,
+    read_manifest,
+    verify_directory,
+)
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -23,7 +33,7 @@ INT8_WEIGHTS_NAME = "model.int8.safetensors"
 MODULES_NAME = "modules.json"
 PROMPTS_NAME = "config_sentence_transformers.json"
 EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
-TASK_NAME = "task.json"  # of a run, and of a model derived from one; it is not uploaded
+TASK_NAME = "task.json"  # of a run, and of a model derived from one; `push_model` does not upload it
 HUB_FILES = [
     "config.json",
     "model*.safetensors",
@@ -113,7 +123,9 @@ def find_model(path_or_id: str | Path) -> Path:
         return local
     name, revision = split_revision(path_or_id)
     try:
-        directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+        directory = Path(
+            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, TASK_NAME])
+        )
     except _hub_errors() as error:
         raise Unavailable(
             str(path_or_id), _reason(error, revision), "name a model directory, or download it first"
@@ -395,8 +407,11 @@ def push_model(
             raise MissingInput(directory, why, f"push the model that it was exported from, or upload it: {remedy}")
         why = "is not a model: it lacks config.json or weights"
         raise MissingInput(directory, why, "name a model directory or a run")
+    manifest = None
     if MANIFEST_NAME in files:
         verify_directory(directory)
+        manifest = manifest_bytes({name: entry for name, entry in read_manifest(directory).items() if name in files})
+        files[MANIFEST_NAME] = len(manifest)
     pushed = PushedModel(
         repository, f"{constants.ENDPOINT}/{repository}", files, tuple(example_rows(directory)), uploaded=not dry_run
     )
@@ -411,13 +426,13 @@ def push_model(
         hub.create_repo(repository, private=private, exist_ok=replace)
         if private and replace:  # `create_repo` leaves an existing repository as it is
             hub.update_repo_settings(repository, private=True)
-        hub.upload_folder(
-            repo_id=repository,
-            folder_path=directory,
-            allow_patterns=list(files),
-            delete_patterns=HUB_FILES if replace else None,
-            commit_message="Upload an ALBERT model",
-        )
+        with _uploaded_folder(directory, files, manifest) as folder:
+            hub.upload_folder(
+                repo_id=repository,
+                folder_path=folder,
+                delete_patterns=[*HUB_FILES, TASK_NAME] if replace else None,
+                commit_message="Upload an ALBERT model",
+            )
     except _hub_errors() as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in _REFUSALS:
@@ -425,6 +440,20 @@ def push_model(
         why = f"the Hub cannot be written to ({_cause(error)})"
         raise Unavailable(repository, why, "repeat the command") from error
     return pushed
+
+
+@contextmanager
+def _uploaded_folder(directory: Path, files: Iterable[str], manifest: bytes | None) -> Iterator[Path]:
+    """A temporary folder with links to the files that are uploaded, and a manifest of no others."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in files:
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).symlink_to((directory / file).absolute())
+        if manifest is not None:
+            (folder / MANIFEST_NAME).unlink()
+            (folder / MANIFEST_NAME).write_bytes(manifest)
+        yield folder
 
 
 def example_rows(directory: Path) -> list[dict[str, str]]:

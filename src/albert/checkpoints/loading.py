@@ -149,7 +149,7 @@ def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, 
         return ()
     stated = settings.get(LAYOUT) if isinstance(settings, Mapping) else None
     require_layout(f"{directory / 'config.json'}: {QUANTIZATION_KEY}", stated)
-    return ("matrices are stored as 8-bit integers, one scale per row; they were converted to float32",)
+    return ("matrices are stored as 8-bit integers, one scale per row",)
 
 
 def input_scales_to_json(scales: Sequence[LayerScales]) -> list[list[InputScale | None]]:

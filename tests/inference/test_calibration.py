@@ -1,6 +1,8 @@
 """int8 computes with scales fixed beforehand: over random tokens or a user's texts, at every entry point the same."""
 
 import json
+import re
+import shutil
 
 import numpy as np
 import onnx
@@ -20,6 +22,7 @@ from albert.inference.linears import FixedInt8Linear, Int8Linear, PlainLinear
 from albert.model.albert import AlbertModel
 from albert.model.encoder import InputScale
 from albert.model.packing import pack
+from albert.runtime.json_files import save_versioned
 
 TEXTS = [f"The old captain saw the sea {'again ' * n}and the ship." for n in range(9)]
 needs_int8 = pytest.mark.skipif(not has_int8(), reason="no 8-bit products on this processor")
@@ -62,6 +65,26 @@ def test_scales_are_measured_over_the_texts_of_a_file(name, model_paths, tmp_pat
     assert said in " ".join(capsys.readouterr().out.split())
     assert said in (tmp_path / "texts" / "README.md").read_text()
     assert stated["input_scales"] != quantized(model_paths("classify"), tmp_path / "random")["input_scales"]
+
+
+@pytest.mark.parametrize("name", ["lines.txt", "trained.csv", "text.csv"])
+def test_texts_are_lines_or_the_column_of_training_or_the_column_text(name, model_paths, tmp_path, refused, capsys):
+    run_folder = tmp_path / "run"
+    shutil.copytree(model_paths("classify"), run_folder / "model")
+    save_versioned(run_folder / "task.json", {"name": "support", "text": "message", "label": "topic"})
+    header = {"lines.txt": [], "trained.csv": ["text,message"], "text.csv": ["id,text"]}[name]
+    before = "7," if header else ""
+    many = [f"{before}{text}" for text in TEXTS * 60]
+    (tmp_path / name).write_text("\n".join([*header, *many]))
+    stated = quantized(run_folder, tmp_path / "int8", "--calibrate", tmp_path / name)
+    read = int(
+        re.fullmatch(rf"the first (\d+) texts of {name} \(4,096 tokens are enough\)", stated["calibrated_on"])[1]
+    )
+    assert 9 < read < len(many)
+    assert f"the first {read} texts of {name}" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "other.csv").write_text("id,review\n1,The sea\n")
+    command = ["quantize", run_folder, "--output", tmp_path / "no", "--calibrate", tmp_path / "other.csv"]
+    refused(command, 66, "other.csv", "a column named message or text")
 
 
 @needs_int8

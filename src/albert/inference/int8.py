@@ -102,7 +102,7 @@ def model_outputs(model: nn.Module, pipelines: Sequence[Pipeline], batch: Sample
 # Texts by which a model is calibrated.
 
 CALIBRATION_TOKENS = 4096
-"""Tokens that are read of a user's texts."""
+"""Tokens that are read of a user's texts, in whole texts."""
 MOST_UNKNOWN = 0.2
 """Share of unknown pieces above which texts are of another language than the tokenizer's."""
 
@@ -111,7 +111,7 @@ def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int, column: 
     """The first texts of a file, at least `CALIBRATION_TOKENS` tokens if it has so many.
 
     Args:
-        path: a text on each line, or a table with this column.
+        path: a text on each line, or a table with this column or, without it, with a column `text`.
         positions: tokens of a text at most.
 
     Raises:
@@ -119,16 +119,19 @@ def sequences_of_file(path: Path, tokenizer: Tokenizer, positions: int, column: 
         UsageError: the tokenizer knows too few of its pieces.
     """
     sequences: list[np.ndarray] = []
+    columns = list(dict.fromkeys([column, "text"]))
     with opened_input(str(path)) as table:
+        read = next((name for name in columns if name in table.names), column)
         for record in records_of(table):
-            text = text_of(record.fields.get(column)) or ""
+            text = text_of(record.fields.get(read)) or ""
             pieces = tokenizer.encode(text)[: positions - 2] if text.strip() else []
             if pieces:
                 sequences.append(np.array([tokenizer.cls_id, *pieces, tokenizer.sep_id]))
             if sum(map(len, sequences)) >= CALIBRATION_TOKENS:
                 break
     if not sequences:
-        raise MissingInput(path, "holds no texts", f"give a text on each line, or a table with a column named {column}")
+        remedy = f"give a text on each line, or a table with a column named {' or '.join(columns)}"
+        raise MissingInput(path, "holds no texts", remedy)
     pieces = np.concatenate(sequences)
     unknown = float(np.mean(pieces == tokenizer.unk_id))
     if unknown > MOST_UNKNOWN:
@@ -253,6 +256,8 @@ def quantize_directory(
         positions = config.max_position_embeddings
         sequences = sequences_of_file(calibrate_on, load_tokenizer(directory), positions, column)
         texts = f"{counted(len(sequences), 'texts')} of {calibrate_on.name}"
+        if sum(map(len, sequences)) >= CALIBRATION_TOKENS:
+            texts = f"the first {texts} ({CALIBRATION_TOKENS:,} tokens are enough)"
     scales = calibrate(encoder_of(before.opened.model), sequences)
     with new_directory(output, replace=replace) as copy:
         tokenizer = None

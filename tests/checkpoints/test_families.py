@@ -1,6 +1,7 @@
 """BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT and ELECTRA: their files, and what is refused; numbers in test_parity."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from albert.checkpoints.config_json import read_config
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.model.albert import AlbertForPreTraining
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.packing import pack
 
 
@@ -88,8 +89,8 @@ def test_pretraining_models_keep_their_sentence_head(family, objective, tmp_path
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_conversion_keeps_every_head(family, tmp_path):
-    """`albert convert` reads the head from the tensors, and writes the same family."""
+def test_conversion_keeps_every_head(family, tmp_path, capsys):
+    """`albert convert` reads the head from the tensors, writes the same family, and prints the class that it writes."""
     for head in HEADS if family == "Bert" else ("ForMaskedLM", "ForSequenceClassification"):
         model = make(family, head)
         model.save_pretrained(tmp_path / head)
@@ -98,6 +99,23 @@ def test_conversion_keeps_every_head(family, tmp_path):
         again, info = type(model).from_pretrained(output, output_loading_info=True, dtype=torch.float64)
         assert not any(info.values()), head
         assert_same(theirs(again.eval(), head), theirs(model, head))
+        assert f" {_written_class(output)}: V " in capsys.readouterr().out
+
+
+def test_conversion_prints_the_class_of_a_head_that_transformers_does_not_know(tmp_path, capsys, refused):
+    make("Bert", "Model").save_pretrained(tmp_path / "theirs")
+    config = replace(read_config(tmp_path / "theirs")[0], head_pooling="mean")
+    source, output = tmp_path / "source", tmp_path / "converted"
+    save_model_directory(source, AlbertForSequenceClassification(config, 2), None)
+    assert run(["convert", str(source), "--output", str(output), "--without-tokenizer"]) == 0
+    assert _written_class(output) == "BertForPooledSequenceClassification"
+    assert " BertForPooledSequenceClassification: V " in capsys.readouterr().out
+    labels = ["--output", tmp_path / "labelled", "--without-tokenizer", "--labels", "a", "b"]
+    refused(["convert", tmp_path / "theirs", *labels], 2, "holds BertModel, which has no classes")
+
+
+def _written_class(directory):
+    return json.loads((directory / "config.json").read_text())["architectures"][0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.card import CARD_NAME, BaseModel, base_of
-from albert.checkpoints.config_json import CONFIG_NAME, read_config
+from albert.checkpoints.config_json import CONFIG_NAME, read_config, written_class
 from albert.checkpoints.hub import copy_examples, copy_task, refuse_archive
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
@@ -114,6 +114,11 @@ class ConversionSource:
     steps: int = 1
     card: str | None = None
     directory: Path | None = None
+
+    @property
+    def class_name(self) -> str:
+        """The architecture as `config.json` names it."""
+        return written_class(self.architecture, self.config)
 
 
 def read_source(source: str, options: ConversionOptions) -> ConversionSource:
@@ -257,7 +262,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         architecture=architecture,
         tensors=renamed.tensors,
         dropped=renamed.dropped,
-        unexpected=reasons | dict.fromkeys(unused, f"is not part of {architecture}"),
+        unexpected=reasons | dict.fromkeys(unused, f"is not part of {written_class(architecture, config)}"),
         notes=model.notes,
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
         card=card,
@@ -295,7 +300,7 @@ def convert(path: str, output: Path, options: ConversionOptions, replace_output:
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
     if options.labels:
         if n_outputs(source.architecture, ours) is None:
-            raise UsageError("--labels", f"{source.path} holds {source.architecture}, which has no classes to name")
+            raise UsageError("--labels", f"{source.path} holds {source.class_name}, which has no classes to name")
         extra["id2label"] = dict(enumerate(options.labels))
     outputs = written_num_labels(source.architecture, ours)
     description = f"Converted from a {source.kind} by `albert convert`."

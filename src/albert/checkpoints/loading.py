@@ -485,4 +485,6 @@ def require_complete(renamed: RenamedTensors, architecture: str, config: Encoder
         names += [name for ours, name in pairs if not (without_pooler and ours.startswith(_POOLER))]
     names = sorted(set(names))
     if names:
-        raise DamagedData(where, f"lacks {len(names)} tensors of {architecture} ({_abridged(names)})")
+        raise DamagedData(
+            where, f"lacks {len(names)} tensors of {family_of(config).class_name(architecture)} ({_abridged(names)})"
+        )

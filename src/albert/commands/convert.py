@@ -127,7 +127,7 @@ def rows(conversion: "Conversion", output: Path) -> list[tuple[str, str]]:
     lines = [
         (source.kind, source.path + newest),
         ("configuration", source.config_path or "the command line and the shapes of the tensors"),
-        ("model", f"{source.architecture}: {shape}"),
+        ("model", f"{source.class_name}: {shape}"),
         ("tensors", f"{len(conversion.names)}, {bytes_of(source.size)}, all converted"),
     ]
     if source.dropped:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from albert.checkpoints.config_json import CONFIG_NAME, read_config
+from albert.checkpoints.config_json import CONFIG_NAME, read_config, written_class
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of, sentence_objective
 from albert.checkpoints.model_directory import open_model, tokenizer_of
@@ -326,10 +326,10 @@ def _check_model(
     newest = None if (run.model_path / CONFIG_NAME).is_file() else run.newest_checkpoint()
     directory = newest[1] if newest else find_model(name)
     notes = (f"{name} is not finished: its checkpoint of step {newest[0]:,} is evaluated",) if newest else ()
-    _, extra = read_config(directory)
+    config, extra = read_config(directory)
     if kind_of(extra) not in ("pretraining", "masked_lm"):
-        architecture = (extra.get("architectures") or ["AlbertModel"])[0]
-        why = f"has no masked-token head, it is an {architecture}"
+        architecture = str((extra.get("architectures") or ["AlbertModel"])[0])
+        why = f"has no masked-token head, its class is {written_class(architecture, config)}"
         raise InvalidConfiguration(name, why, "give a model of `albert pretrain`")
     opened = open_model(directory, "pretraining", overrides=overrides)
     opened.loading_report.warn_if_unverified()

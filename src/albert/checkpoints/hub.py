@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from albert.runtime.manifest import (
     read_manifest,
     verify_directory,
 )
+from albert.runtime.words import kind_of_value
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -113,6 +115,7 @@ def find_model(path_or_id: str | Path) -> Path:
             such as `albert/albert-base-v2`; `albert/albert-base-v2@v1` is a branch, tag or commit of it.
 
     Raises:
+        UsageError: neither text nor a path, or an empty text.
         MissingInput: no such directory and not a valid id; an input of `albert convert`; an unfinished run; a
             repository without weights in safetensors.
         UsageError: a revision of a model that is here, or an invalid one.
@@ -139,6 +142,7 @@ def find_model(path_or_id: str | Path) -> Path:
 
 def find_local_model(path_or_id: str | Path) -> Path | None:
     """As `find_model`, without the Hub: None for what may be a Hub id. It needs no torch."""
+    require_name(path_or_id)
     name, revision = split_revision(path_or_id)
     path = Path(name)
     if revision is not None and (path.is_dir() or bundled_model(name) is not None):
@@ -180,6 +184,17 @@ def find_local_model(path_or_id: str | Path) -> Path | None:
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError(str(path_or_id), f"{revision!r} is not a branch, tag or commit", "give OWNER/NAME@REVISION")
     return None
+
+
+def require_name(model: object) -> None:
+    """Raise UsageError for what cannot be the path or the id of a model."""
+    if not isinstance(model, str | os.PathLike):
+        why = f"is {kind_of_value(model)}, a path or a name is expected"
+    elif model == "":
+        why = "is empty"
+    else:
+        return
+    raise UsageError("model", why, "give a model directory, a run, or a Hub id")
 
 
 def _best_of_rates(path: Path) -> Path | None:

@@ -80,7 +80,7 @@ def command(
         definition = Definition(function, name, program, keys, reads_file)
 
         @functools.wraps(function)
-        @without_inner_frames
+        @without_inner_frames(name)
         def call(*args: Any, **kwargs: Any) -> Any:
             if runs_command():
                 return function(*args, **kwargs)

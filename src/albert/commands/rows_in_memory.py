@@ -22,13 +22,16 @@ def rows_as_json_lines(value: Any, name: str) -> str:
         if len({*map(str, value.columns)}) < len(value.columns):
             raise DamagedData(name, "two columns have the same name")
         value = value.astype(object).where(value.notna(), None).to_dict("records")
-    if isinstance(value, Mapping) or not isinstance(value, Iterable):
-        why = "is one dict, rows are a list of dicts" if isinstance(value, Mapping) else f"is {value!r}, not rows"
+    is_array = hasattr(value, "dtype")  # or a single column of a data frame
+    if isinstance(value, Mapping) or not isinstance(value, Iterable) or is_array:
+        is_one = isinstance(value, Mapping)
+        why = "is one dict, rows are a list of dicts" if is_one else f"is {kind_of_value(value)}, not rows"
         raise UsageError(name, why, "give a file, a data frame, or a list of dicts")
     lines = []
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):
-            raise UsageError(f"{name}:{number}", f"is {kind_of_value(row)}, a table of keys {{...}} is expected")
+            why = f"is {kind_of_value(row)}, not a row with its columns"
+            raise UsageError(f"{name}:{number}", why, "give a data frame, or a list of dicts")
         cells = {str(key): None if isinstance(item, Real) and math.isnan(item) else item for key, item in row.items()}
         lines.append(_json_line(cells, f"{name}:{number}"))
     if not lines:

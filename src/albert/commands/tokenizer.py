@@ -1,5 +1,6 @@
 """`albert tokenizer` and `albert.tokenizer.train`: train a vocabulary, encode and decode text, convert a vocabulary."""
 
+import os
 import shlex
 import sys
 import time
@@ -18,7 +19,7 @@ from albert.report.display import Displayable
 from albert.runtime.errors import DamagedData, MissingInput, UsageError, without_inner_frames
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
-from albert.runtime.words import bytes_of, counted
+from albert.runtime.words import bytes_of, counted, kind_of_value
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -325,13 +326,16 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-@without_inner_frames
+@without_inner_frames("albert.tokenizer.load")
 def load(path: PathLike) -> Tokenizer:
     """Open a tokenizer: a directory with one (a model has one), a spiece.model, vocab.txt or tokenizer.json.
 
     Raises:
+        UsageError: neither text nor a path.
         MissingInput, DamagedData: there is none, or it is damaged.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError("albert.tokenizer.load: path", f"is {kind_of_value(path)}, a path is expected")
     return load_tokenizer(Path(path))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float32
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from albert.checkpoints.hub import require_name
 from albert.inference.engine import PrecisionChoice
 from albert.inference.predictor import Predictor
 from albert.inference.texts import check_texts
@@ -30,6 +31,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         prompt: the name of one of the model's prompts, which is written before every text.
     """
 
+    @without_inner_frames("albert.AlbertEmbedding")
     def __init__(
         self,
         model: str = "",
@@ -48,19 +50,19 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         self.precision: PrecisionChoice = precision
         self.depth = depth
 
-    @without_inner_frames
+    @without_inner_frames("fit")
     def fit(self, texts: Iterable[str], labels: Any = None) -> "AlbertEmbedding":
         """Open the model; texts and labels are ignored."""
         self._predictor()
         return self
 
-    @without_inner_frames
+    @without_inner_frames("transform")
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts D"]:
         """A vector for each text; any list, array or column of texts. Notes say how many were cut, or are empty."""
         check_texts("texts", texts)  # before `list`, which makes letters of a string and names of a data frame
         return self._predictor().embed(list(texts), self.pooling, self.normalize, prompt=self.prompt)
 
-    @without_inner_frames
+    @without_inner_frames("get_feature_names_out")
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """`albert0`, `albert1`, ...: one name per dimension."""
         return np.array([f"albert{index}" for index in range(self._predictor().vector_width)], dtype=object)
@@ -90,6 +92,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         settings = self._settings()
         opened: _Opened | None = getattr(self, "_open", None)
         if opened is None or opened.settings != settings:
+            require_name(self.model)
             path = Path(self.model)
             model = str(path.absolute()) if path.exists() else self.model
             how: dict[str, Any] = {"precision": self.precision, "depth": self.depth}

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
+from albert.checkpoints.hub import require_name
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model as open_directory
 from albert.checkpoints.model_directory import tokenizer_of
@@ -15,17 +16,18 @@ from albert.inference.texts import check_pairs, check_texts, note_cut
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
 from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames
+from albert.runtime.words import kind_of_value
 from albert.tasks.examples import text_sequences
 from albert.text.tokenizer import Tokenizer
 
-load = without_inner_frames(Predictor.open)
+load = without_inner_frames("albert.load")(Predictor.open)
 _OF_THE_SERVER = ("replies", "replies_or_errors")  # which looks at errors itself
 for _name, _method in [*vars(Predictor).items()]:  # errors of its methods, too, come without inner frames
     if callable(_method) and not _name.startswith("_") and _name not in _OF_THE_SERVER:
-        setattr(Predictor, _name, without_inner_frames(_method))
+        setattr(Predictor, _name, without_inner_frames(_name)(_method))
 
 
-@without_inner_frames
+@without_inner_frames("albert.open_model")
 def open_model(
     model: str | os.PathLike[str],
     kind: Kind = "encoder",
@@ -54,11 +56,12 @@ def open_model(
     """
     if kind not in (kinds := get_args(Kind)):
         raise InvalidConfiguration("albert.open_model: kind", f"{kind!r} is not a choice", did_you_mean(kind, kinds))
+    require_name(model)
     opened = open_directory(os.fspath(model), kind, num_labels, new_head=new_head, overrides=overrides)
     return opened.model, tokenizer_of(opened)
 
 
-@without_inner_frames
+@without_inner_frames("albert.pack")
 def pack(
     tokenizer: Tokenizer,
     texts: Sequence[str],
@@ -81,6 +84,9 @@ def pack(
         UsageError: no texts, another number of pairs, or one text instead of a list.
         InvalidConfiguration: `max_length` leaves no room for text.
     """
+    if not isinstance(tokenizer, Tokenizer):
+        why = f"is {kind_of_value(tokenizer)}, a tokenizer is expected"
+        raise UsageError("albert.pack: tokenizer", why, "give the one that albert.open_model returns")
     if pairs is None:
         check_texts("albert.pack: texts", texts)
     else:

@@ -7,10 +7,11 @@ import copy
 import difflib
 import errno
 import functools
+import inspect
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from albert.runtime.words import plain
@@ -203,17 +204,44 @@ def system_error(error: BaseException, *name: str) -> OSError | None:
     return None if number is None else OSError(int(number[1]), os.strerror(int(number[1])), *name)
 
 
-def without_inner_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: errors for users have no other frame of this package, except with ALBERT_DEBUG=1."""
+def without_inner_frames(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function: errors for users have no frames of this package, except with ALBERT_DEBUG=1.
 
-    @functools.wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            user_error = translate(error)
-            if user_error is None or os.environ.get("ALBERT_DEBUG") == "1":
-                raise
-        raise user_error.with_traceback(None) from None
+    A call with wrong arguments is an error for users, too.
 
-    return wrapper
+    Args:
+        name: as users call the function: "albert.load".
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                user_error = translate(error)
+                if isinstance(error, TypeError):
+                    user_error = _wrong_arguments(name, function, args, kwargs)
+                if user_error is None or os.environ.get("ALBERT_DEBUG") == "1":
+                    raise
+            raise user_error.with_traceback(None) from None
+
+        return wrapper
+
+    return decorate
+
+
+def _wrong_arguments(
+    name: str, function: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
+) -> UsageError | None:
+    """Why a function cannot be called with these arguments; None if it can."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = next((each for each in kwargs if each not in signature.parameters), None)
+        if unknown is None:
+            return UsageError(name, str(error))
+        known = [each for each in signature.parameters if each != "self"]
+        return UsageError(f"{name}: {unknown}", "unknown keyword", did_you_mean(unknown, known))
+    return None

@@ -31,7 +31,8 @@ def table(tmp_path_factory):
 
 def command(table, model, output, *more):
     files = ["--train", str(table), *COLUMNS, "--model", str(model), "--output", str(output), "--device", "cpu"]
-    return ["finetune-vectors", *files, "batch_size=32", "max_length=16", *more]
+    size = [] if any(word.startswith("batch_size=") for word in more) else ["batch_size=32"]
+    return ["finetune-vectors", *files, *size, "max_length=16", *more]
 
 
 def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsys):
@@ -63,6 +64,21 @@ def test_texts_that_belong_together_are_found(table, pretrained, tmp_path, capsy
     assert "complete already" in capsys.readouterr().out
     assert run([*finetune, "temperature=0.1"]) != 0
     assert "another" in capsys.readouterr().err
+
+
+def test_a_batch_has_at_most_all_rows_and_few_updates_and_rows_are_said(table, pretrained, tmp_path, capsys):
+    few = tmp_path / "few.csv"
+    few.write_text("".join(table.read_text().splitlines(keepends=True)[:61]))
+    assert run(command(few, pretrained, tmp_path / "run", "learning_rate=1e-9", "batch_size=64")) == 0
+    shown = capsys.readouterr().out
+    assert "batch size 54, 1 epoch of 54 examples: 1 update" in shown
+    assert "batch size 54, not 64: there are 54 pairs" in shown
+    assert "1 update: a model hardly learns from so few, try epochs=10" in shown
+    assert "the development set has 6 pairs: scores on it prove nothing" in shown
+    assert read_json_object(tmp_path / "run/results.json")["recipe"]["batch_size"] == 54
+    assert run(command(few, pretrained, tmp_path / "more", "steps=10", "learning_rate=1e-9")) == 0
+    shown = capsys.readouterr().out
+    assert "hardly learns" not in shown and "not 32" not in shown
 
 
 def test_development_rows_that_are_not_scored_are_counted(table, pretrained, tmp_path, capsys):

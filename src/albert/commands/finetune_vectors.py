@@ -41,7 +41,7 @@ class VectorKeys:
     """Peak learning rate. When not set, 2e-5, with a teacher 4e-5, times (768/H)^2.3 for models narrower than
     ALBERT-base, at most 25 times and at most 1e-3."""
     batch_size: int | None = None
-    """Rows per step over all processes; 64 when not set."""
+    """Rows per step over all processes, at most all rows; 64 when not set."""
     max_length: int | None = None
     """Maximum tokens of a text, 128 when not set; longer ones are cut and counted."""
     seed: int = 0

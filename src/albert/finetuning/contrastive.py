@@ -313,6 +313,8 @@ def finetune_contrastive(
 class PairRun(EmbeddingRun):
     """A run on pairs of texts, opened."""
 
+    WHAT = "pairs"
+
     pairs: TextPairs
     scored: TextPairs
     data: EncodedPairs

@@ -1,11 +1,12 @@
 """What runs share whose result is an encoder without a head: texts become vectors (`embed`)."""
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,9 +22,10 @@ from albert.finetuning.initial_model import InitialModel, Start, beginning_of, i
 from albert.finetuning.task_training import Announce, FinetuningResult, FinetuningTask
 from albert.model.albert import PooledEncoder
 from albert.recipes.finetuning import FinetuningSettings, RecipeChanges, TaskRecipe
-from albert.report.advice import AT_RANDOM
+from albert.report.advice import AT_RANDOM, FEW_ROWS
 from albert.runtime.devices import default_precision, describe_machine
 from albert.runtime.json_files import Journal, to_json
+from albert.runtime.words import counted
 from albert.tasks.examples import Sequences
 from albert.training.logging import TrainingResult
 from albert.training.run import RunWork
@@ -32,6 +34,8 @@ from albert.training.same_run import FINETUNING_MAY_CHANGE, Input, Run
 
 MAX_SCORED = 1000
 """Development rows."""
+FEW_UPDATES = 10
+"""After fewer a model has hardly changed."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -47,6 +51,7 @@ class OpenedEncoder:
     """The Dense modules after its pooling."""
     recipe: Recipe
     compute: ComputeOptions
+    asked_batch_size: int
 
     @property
     def vectors(self) -> SentenceVectors | None:
@@ -98,6 +103,7 @@ def open_encoder(
         dense=open_dense(initial.sentence_vectors),
         recipe=recipe,
         compute=ComputeOptions(device, recipe.precision, settings.micro_batch_tokens),
+        asked_batch_size=changes.batch_size or usual.batch_size,
     )
 
 
@@ -140,6 +146,8 @@ class EmbeddingRun(RunWork[FinetuningResult]):
     """A run whose result is an encoder, opened; it is scored before and after."""
 
     MAY_CHANGE = FINETUNING_MAY_CHANGE
+    WHAT: ClassVar[str]
+    """What the examples are, in the plural."""
 
     encoder: OpenedEncoder
     announce: Announce | None
@@ -178,7 +186,7 @@ class EmbeddingRun(RunWork[FinetuningResult]):
             "baseline_name": AT_RANDOM,
             "training": {**self.training_counts(), **figures},
             "evaluation": {**self.evaluation_counts(), "seconds": seconds},
-            "notes": [*self.encoder.initial.changed, *self.notes()],
+            "notes": [*self.encoder.initial.changed, *self._notes_on_size(training.steps), *self.notes()],
             "seed": self.encoder.recipe.settings.seed,
             "computed_in": self.encoder.compute.precision,
             "machine": describe_machine(),
@@ -209,6 +217,25 @@ class EmbeddingRun(RunWork[FinetuningResult]):
 
     def result(self, folder: RunFolder, report: Mapping[str, Any], already_complete: bool) -> FinetuningResult:
         return FinetuningResult(report["scores"], report, folder.model_path, already_complete)
+
+    def _notes_on_size(self, updates: int) -> list[str]:
+        """Lines about a batch that was larger than the rows, about few updates, and about few scored rows."""
+        recipe = self.encoder.recipe
+        batch_size = recipe.values.batch_size
+        notes = []
+        if batch_size < self.encoder.asked_batch_size:
+            rows = counted(recipe.examples, self.WHAT)
+            notes.append(f"batch size {batch_size:,}, not {self.encoder.asked_batch_size:,}: there are {rows}")
+        if updates < FEW_UPDATES:
+            remedy = f"epochs={math.ceil(FEW_UPDATES * batch_size / recipe.examples)}"
+            if recipe.values.steps is not None:
+                remedy = f"steps={FEW_UPDATES}"
+            notes.append(f"{counted(updates, 'updates')}: a model hardly learns from so few, try {remedy}")
+        scored = self.evaluation_counts()["examples"]
+        if scored < FEW_ROWS:
+            few = f"the development set has {counted(scored, self.WHAT)}: scores on it prove nothing"
+            notes.append(f"{few}; some hundred {self.WHAT} are needed")
+        return notes
 
     @abstractmethod
     def training_counts(self) -> Mapping[str, Any]:

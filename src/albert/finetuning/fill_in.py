@@ -249,11 +249,13 @@ def fill_in_vectors(
     examples: int,
     usual_precision: Precision,
 ) -> Recipe:
-    """The recipe of a run that learns vectors: the usual one with changes, its rate adapted to the model's width."""
+    """The recipe of a run that learns vectors: the usual one with changes, its rate adapted to the model's width. A
+    batch has at most all examples: each of them once, as the others are its negatives."""
     explicit = _explicit(changes)
     values = changes.applied_to(usual)
     values.check()
     values = values.within(beginning.config.max_position_embeddings, changes.max_length)
+    values = replace(values, batch_size=min(values.batch_size, examples))
     factor = 1.0
     if "learning_rate" not in explicit:
         rate = rate_for_width(values.learning_rate, beginning.config.hidden_size)

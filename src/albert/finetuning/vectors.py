@@ -352,6 +352,8 @@ def finetune_vectors(
 class VectorRun(EmbeddingRun):
     """A run that learns a teacher's vectors, opened."""
 
+    WHAT = "texts"
+
     teacher: VectorTeacher
     vectors_directory: Path | None
     texts: Texts

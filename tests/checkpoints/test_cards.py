@@ -254,6 +254,32 @@ def test_a_converted_model_cuts_texts_where_the_source_does(make, head, tmp_path
         assert "max_length=9" in code_of(tmp_path / "copy")
 
 
+@pytest.mark.parametrize(("family", "separator"), [("albert", "[SEP]"), ("bert", "[SEP]"), ("roberta", "</s>")])
+def test_a_card_names_the_texts_for_which_the_library_gives_other_scores(make, family, separator, tmp_path):
+    path = tmp_path / "converted"
+    assert run(["convert", str(make(family, "one label")), "--output", str(path)]) == 0
+    assert f"a special token such as `{separator}`: it reads them as text" in (path / "README.md").read_text()
+    classify = transformers.pipeline("text-classification", model=str(path), top_k=None)
+    model = albert.load(path, precision="fp32")
+    for text, is_same in (("the letter was", True), (f"the letter {separator} was", False)):
+        theirs = {row["label"]: row["score"] for row in classify([text])[0]}
+        ours = {row["label"]: row["score"] for row in model.classify(text)}
+        assert all(abs(theirs[label] - ours[label]) < 2e-5 for label in ours) == is_same
+    assert run(["export", "onnx", str(path), "--output", str(tmp_path / "onnx")]) == 0
+    assert "special tokens such as [SEP]" in (tmp_path / "onnx" / "README.md").read_text()
+    assert run(["quantize", str(path), "--output", str(tmp_path / "int8")]) == 0
+    assert "special token" not in (tmp_path / "int8" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("family", "says"), [("bert", True), ("distilbert", False)])
+def test_a_card_of_vectors_says_that_nothing_reads_a_pooler_that_is_reported(make, family, says, tmp_path):
+    path = tmp_path / "vectors"
+    assert run(["export", "sentence-transformers", str(make(family, "masks")), "--output", str(path)]) == 0
+    _, info = transformers.AutoModel.from_pretrained(path, output_loading_info=True)
+    assert any("pooler" in name for name in info["missing_keys"]) == says
+    assert ("pooler as missing and newly initialised" in (path / "README.md").read_text()) == says
+
+
 # ---- quantize and export: every head of every family ----------------------------------------------------------------
 
 

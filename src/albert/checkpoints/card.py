@@ -18,6 +18,7 @@ import huggingface_hub  # loads its parts when they are used
 from albert.checkpoints.cross_encoders import ACTIVATION_KEY, score_activation
 from albert.checkpoints.hub import name_of, root_of
 from albert.checkpoints.sentence_transformers import POOLED, sentence_vectors_of
+from albert.model.families import family_of
 from albert.recipes.architecture import EncoderConfig
 from albert.runtime.environment import lazy_import
 from albert.runtime.manifest import read_input
@@ -52,6 +53,7 @@ class WrittenModel:
         extra: the keys of its `config.json` besides those of `config`.
         num_labels: outputs of a classification head.
         mask_piece: how its tokenizer writes a masked word; None: there is no tokenizer beside it.
+        separator: how its tokenizer writes the end of a text.
     """
 
     architecture: str
@@ -59,6 +61,7 @@ class WrittenModel:
     extra: Mapping[str, Any] = field(default_factory=dict)
     num_labels: int | None = None
     mask_piece: str | None = "[MASK]"
+    separator: str = "[SEP]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,14 +228,21 @@ def model_card(card: Card, model: WrittenModel) -> str:
 
 
 def _note(model: WrittenModel, library: Library, key: str) -> str:
-    """What the example does not show: the threshold of several labels, and the vectors of a model that fills masks."""
+    """What the example does not show: the threshold of several labels, the vectors of a model that fills masks, the
+    texts that albert reads otherwise, and a pooler that nothing reads."""
+    texts = _TEXTS["notes"]
+    notes = []
     vectors = sentence_vectors_of(model.extra)
     if key == "fill_mask" and vectors is not None:
-        return f"{vectors.description} {_TEXTS['notes']['vectors']}"
+        notes.append(f"{vectors.description} {texts['vectors']}")
     threshold = model.extra.get("label_threshold")
-    if key != "classify" or not isinstance(threshold, float):
-        return ""
-    return f"A label is predicted if its probability is at least {threshold:g}."
+    if key == "classify" and isinstance(threshold, float):
+        notes.append(f"A label is predicted if its probability is at least {threshold:g}.")
+    if library != "albert" and model.mask_piece is not None:
+        notes.append(texts["special"].replace("{separator}", model.separator))
+        if key == "embed" and family_of(model.config).has_pooler:
+            notes.append(texts["pooler"])
+    return "\n\n".join(notes)
 
 
 def _pipeline_tag(model: WrittenModel, library: Library) -> str:

@@ -170,6 +170,7 @@ def written_model(
         extra=extra,
         num_labels=num_labels,
         mask_piece=None if tokenizer is None else tokenizer.piece(tokenizer.mask_id),
+        separator="[SEP]" if tokenizer is None else tokenizer.piece(tokenizer.sep_id),
     )
 
 

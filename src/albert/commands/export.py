@@ -75,7 +75,8 @@ def sentence_transformers(
 ) -> None:
     """Copy a model to a directory for sentence-transformers, in float32; albert opens it as well.
 
-    Its `encode` returns the embeddings of `albert.load(PATH).embed`.
+    Its `encode` returns the embeddings of `albert.load(PATH).embed`, but for texts that contain a special token such as
+    [SEP], which albert reads as text.
 
     Example: albert export sentence-transformers small-vectors --output models/vectors
 

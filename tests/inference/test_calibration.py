@@ -87,6 +87,17 @@ def test_texts_are_lines_or_the_column_of_training_or_the_column_text(name, mode
     refused(command, 66, "other.csv", "a column named message or text")
 
 
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("int8", marks=needs_int8)])
+def test_the_note_on_stored_integers_does_not_contradict_the_precision(precision, model_paths, tmp_path, capsys):
+    quantized(model_paths("classify"), tmp_path / "int8")
+    capsys.readouterr()
+    words = ["predict", str(tmp_path / "int8"), "--classify", TEXTS[0], "--device", "cpu", "--precision", precision]
+    assert run(words) == 0
+    said = capsys.readouterr().err
+    assert "stored as 8-bit integers, one scale per row" in said and f"{precision} on cpu" in said
+    assert "float32" not in said
+
+
 @needs_int8
 def test_texts_that_were_calibrated_on_decide_the_answers(model_paths, tmp_path):
     (tmp_path / "own.txt").write_text("\n".join(TEXTS))

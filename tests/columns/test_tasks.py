@@ -252,7 +252,7 @@ TWO = labelled([1, 2])
         ({}, [*TWO, *labelled([float("nan")])], DamagedData, "l:3: empty label in column 'y'"),
         ({"kind": "regression"}, labelled([1, "nan", -1e39]), DamagedData, "l:2: 'nan' .+ at most 3.4e38; 1 more row"),
         ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
-        ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
+        ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2', the first is at "),
         ({"label": None, "label_columns": ("y", "y")}, TWO, UsageError, "--label: names the column 'y' twice; name it"),
         ({"kind": "ranking"}, TWO, InvalidConfiguration, "kind: 'ranking' is unknown; known: .+classification"),
         ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: cannot be used"),

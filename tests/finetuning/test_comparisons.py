@@ -1,11 +1,13 @@
 """Early stopping, class weights, a test set, a search over learning rates, and folds."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 from tests.finetuning.conftest import NOUNS, PLAIN_WORDS, filled_in, weights_of
 from tests.refusals import refusal
 from tests.tiny import short_task
@@ -25,7 +27,7 @@ from albert.runtime.errors import Diverged, InvalidConfiguration, MissingInput, 
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.tasks.examples import IGNORE_INDEX
 from albert.tasks.single_label import SingleLabel
-from albert.tasks.table_task import TableTask
+from albert.tasks.table_task import TableTask, load_table_task
 from albert.tasks.task import MAJORITY
 
 
@@ -235,6 +237,108 @@ def test_folds_are_scored_by_models_that_did_not_see_them(table, pretrained, tmp
     advice = read_json_object(tmp_path / "run/summary.json")["advice"]
     assert f"TF-IDF with logistic regression ({np.mean(linear):.2f})" in advice
     assert advice.partition(":")[0] in repr(result)
+
+
+def test_a_class_that_a_fold_lacks_is_said_and_all_answers_are_scored_together(pretrained, tmp_path, capsys, recwarn):
+    """Two rows of a class, in two of three folds."""
+    rows = [f"the {NOUNS[i % 2]} {PLAIN_WORDS[i % 7]} {i},{'ab'[i % 2]}" for i in range(58)] + ["x y,c", "z w,c"]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    files = ["--train", str(tmp_path / "rows.csv"), "--model", str(pretrained), "--device", "cpu"]
+    settings = ["steps=1", "learning_rate=1e-9", "batch_size=8", "solve_head=false"]
+    assert run(["sweep", *files, *settings, "--output", str(tmp_path / "run"), "--folds", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert not any("least populated" in str(warning.message) for warning in recwarn)
+    runs = [read_json_object(tmp_path / f"run/fold-{number}/results.json") for number in (1, 2, 3)]
+    lacking = [
+        f"fold {number}"
+        for number, each in enumerate(runs, 1)
+        if not {c["class"]: c for c in each["per_class"]}["c"]["count"]
+    ]
+    assert len(lacking) == 1 and shown.count("has no row with the label 'c'") == 1
+    assert f"{lacking[0]} has no row with the label 'c': of macro_f1, read the column together" in shown
+    assert "no row has the label" not in shown
+    answers = [json.loads(line) for line in (tmp_path / "run/predictions-out-of-fold.jsonl").read_text().splitlines()]
+    gold, predicted = ([answer[key] for answer in answers] for key in ("gold", "prediction"))
+    macro = 100 * f1_score(gold, predicted, average="macro", zero_division=0.0)
+    summary = read_json_object(tmp_path / "run/summary.json")
+    assert summary["together"]["macro_f1"] == pytest.approx(macro)
+    assert summary["together"]["accuracy"] == pytest.approx(100 * np.mean(np.array(gold) == np.array(predicted)))
+    assert f"{summary['together'][next(iter(summary['scores']))]:.2f} of all answers together" in shown
+    assert re.search(r"^score +fold 1 .*deviation +together +majority", shown, re.M)
+
+
+def test_evaluate_says_which_classes_do_not_count(pretrained, tmp_path, capsys):
+    rows = [f"the {NOUNS[i % 3]} {i},{'abc'[i % 3]}" for i in range(60)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "part.csv").write_text("text,label\n" + "\n".join(row for row in rows if not row.endswith("c")) + "\n")
+    albert.finetune(train=tmp_path / "rows.csv", model=pretrained, output=tmp_path / "run", device="cpu", steps=1)
+    capsys.readouterr()
+    scored = [
+        "evaluate",
+        "--model",
+        str(tmp_path / "run"),
+        "--device",
+        "cpu",
+        "--predictions",
+        str(tmp_path / "p.jsonl"),
+    ]
+    assert run([*scored, "--dev", str(tmp_path / "part.csv")]) == 0
+    shown = capsys.readouterr().out
+    answers = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert not any(answer["prediction"] == "c" for answer in answers)
+    assert "'c': no row has the label, which does not count in macro_f1" in shown
+    assert run([*scored, "--dev", str(tmp_path / "rows.csv")]) == 0
+    assert "no row has the label" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi-label", "number", "tags", "choice", "span"])
+def test_saved_answers_have_the_scores_of_their_run(kind, pretrained, tmp_path):
+    """One fold's answers give the scores of its run again; answers in a text are scored by rows."""
+    path = tmp_path / "rows.jsonl"
+    rows = []
+    for i in range(40):
+        text = f"the {NOUNS[i % 3]} {PLAIN_WORDS[i % 7]} {i}"
+        rows.append(
+            {
+                "classification": {"text": text, "label": "abc"[i % 3]},
+                "multi-label": {"text": text, "label": ["a", "b"][: i % 3]},
+                "number": {"text": text, "label": i / 7},
+                "tags": {"words": text.split(), "tags": ["O", "B-X" if i % 2 else "O", "I-X" if i % 2 else "B-Y", "O"]},
+                "choice": {"text": text, "one": "yes", "two": f"no {i}", "label": i % 2},
+                "span": {"question": "which?", "context": text, "answer": NOUNS[i % 3]},
+            }[kind]
+        )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"choice": {"text": "text", "options": ["one", "two"], "label": "label", "question_length": 16}}.get(
+        kind, {}
+    )
+    if kind in ("multi-label", "number"):
+        options["kind"] = kind
+    if kind == "span":
+        options |= {
+            "question": "question",
+            "context": "context",
+            "answer": "answer",
+            "stride": 16,
+            "question_length": 16,
+        }
+    result = albert.sweep(
+        train=path, **options, model=pretrained, output=tmp_path / "run", folds=2, steps=1, learning_rate=1e-9,
+        solve_head=False, device="cpu",
+    )  # fmt: skip
+    together = result.report.get("together", {})
+    assert bool(together) is (kind != "span")
+    for number in (1, 2):
+        fold = read_json_object(tmp_path / f"run/fold-{number}/results.json")
+        lines = (tmp_path / f"run/fold-{number}/predictions-dev.jsonl").read_text().splitlines()
+        task = read_task(load_table_task(tmp_path / f"run/fold-{number}/task.json"), hold_out=False).task
+        found = task.target.of_entries([json.loads(line) for line in lines])
+        if kind == "span":
+            assert found is None
+        else:
+            again = task.scores(*found)
+            known = {name: value for name, value in fold["scores"].items() if name in again}
+            assert known == pytest.approx(again, nan_ok=True)
 
 
 def test_rows_with_the_same_text_are_in_one_fold_and_classes_are_even(table):

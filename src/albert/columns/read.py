@@ -117,13 +117,14 @@ def prepare_rows(task: TableTask, table: Table) -> Table:
 
 
 def _with_identifiers(table: Table, column: str) -> Table:
+    """The rows with the identifiers of a column; DamagedData for one that two rows have."""
     first: dict[str, str] = {}
 
     def identified(row: Row) -> Row:
         identifier = row.text(column)
         if identifier in first:
-            why = f"a second row has the id {identifier!r}"
-            raise DamagedData(row.where, why, f"the first is at {first[identifier]}")
+            why = f"a second row has the id {identifier!r}, the first is at {first[identifier]}"
+            raise DamagedData(row.where, why, "drop the repeated rows, or leave out --id")
         first[identifier] = row.where
         return replace(row, identifier=identifier)
 

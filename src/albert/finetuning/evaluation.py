@@ -31,9 +31,11 @@ from albert.runtime.progress import progress
 from albert.tasks.declared import DeclaredTask
 from albert.tasks.error_analysis import ANALYSIS_KEYS
 from albert.tasks.examples import Sequences
-from albert.tasks.metrics import predictions_in_order
+from albert.tasks.metrics import macro_f1, predictions_in_order
 from albert.tasks.task import Predictions, Task
 
+WITHOUT_ROWS = "no row has"
+"""In a note on a class that is not among the scored rows."""
 Decoded = Any
 """For each example probabilities [labels or options] or [words, labels] in the task's order, a number, or answers."""
 
@@ -107,6 +109,7 @@ def score_predictions(
         scores, baseline, about_baseline = _scores(task, prepared, predictions)
         notes += () if about_baseline is None else (about_baseline,)
         notes += () if target.score_note is None else (target.score_note,)
+        notes += _classes_without_rows(task, predictions)
     else:
         predictions.entries[:] = [{**entry, "gold": None} for entry in predictions.entries]
     return Evaluation(
@@ -200,6 +203,19 @@ def _scores(
         scores |= {f"{name}_{group}": value for name, value in task.scores(some_gold, some_predicted).items()}
         baseline |= {f"{name}_{group}": value for name, value in task.baseline_scores(some_gold).items()}
     return scores, baseline, about_baseline
+
+
+def _classes_without_rows(task: DeclaredTask, predictions: Predictions) -> tuple[str, ...]:
+    """A line if the mean over the classes leaves some out, as no row has them."""
+    if macro_f1 not in task.metrics:
+        return ()
+    seen = {*np.asarray(predictions.gold).tolist(), *np.asarray(predictions.predicted).tolist()}
+    missing = [repr(name) for number, name in enumerate(task.target.class_names) if number not in seen]
+    if not missing or not seen:
+        return ()
+    verb = "does" if len(missing) == 1 else "do"
+    label = "label" if len(missing) == 1 else "labels"
+    return (f"{', '.join(missing)}: {WITHOUT_ROWS} the {label}, which {verb} not count in macro_f1",)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -5,15 +5,17 @@ OUTPUT/seed-0, …; rate-0.0001, …; or fold-1, …   the runs; finished ones a
     predictions-out-of-fold.jsonl    folds: the answer to every row, by the model that was not trained on it"""
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from albert.columns.read import TableSource
+from albert.finetuning.evaluation import WITHOUT_ROWS
 from albert.finetuning.fill_in import RecipeLike, given_values
 from albert.finetuning.initial_model import Start
 from albert.finetuning.objective import TeacherLogits
@@ -131,8 +133,10 @@ def folds_of(task: DeclaredTask, rows: Table, folds: int, seed: int) -> np.ndarr
         if np.bincount(labels).max() >= folds:
             splitter = model_selection.StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     fold_of = np.zeros(len(rows.rows), np.int64)
-    for fold, (_, held) in enumerate(splitter.split(labels, labels, groups)):
-        fold_of[held] = fold
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")  # the folds without a class are said with scores
+        for fold, (_, held) in enumerate(splitter.split(labels, labels, groups)):
+            fold_of[held] = fold
     return fold_of
 
 
@@ -164,6 +168,8 @@ class Sweep:
     task: str
     by: Varied
     runs: tuple[SweepRun, ...]
+    together: Scores = field(default_factory=dict)
+    """Of all folds: the scores of all answers at once, each by the model that was not trained on its row."""
 
     @property
     def metric(self) -> str:
@@ -251,6 +257,17 @@ class Sweep:
         return f"median: {found}" if found and self.by == "seed" else found
 
     @property
+    def rows_missing(self) -> list[str]:
+        """A line for each fold whose mean over the classes is not comparable, as it has no row of some."""
+        lines = []
+        for run in self.runs if self.by == "fold" and "macro_f1" in self.together else ():
+            missing = [repr(each["class"]) for each in run.report.get("per_class") or () if not each["count"]]
+            if missing:
+                labels = ("the label " if len(missing) == 1 else "the labels ") + ", ".join(missing)
+                lines.append(f"{run.name} has no row with {labels}: of macro_f1, read the column together")
+        return lines
+
+    @property
     def conclusion(self) -> str:
         """One line about what the runs say."""
         name = self.metric
@@ -265,9 +282,11 @@ class Sweep:
         spread = "undefined" if mean is None or deviation is None else f"{mean:.2f} ± {deviation:.2f}"
         if self.by == "seed":
             return f"{name} {spread} (mean and standard deviation of {number} seeds)" if number > 1 else "one seed"
+        whole = self.together.get(name)
+        together = "" if whole is None else f", {whole:.2f} of all answers together"
         return (
-            f"{name} {spread} (mean and standard deviation of {number} folds); albert finetune trains a model on the "
-            "whole table"
+            f"{name} {spread} (mean and standard deviation of {number} folds){together}; albert finetune trains a "
+            "model on the whole table"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -283,10 +302,11 @@ class Sweep:
             "chosen": self.best.name if self.by == "rate" else None,
             "scores": self.scores,
             **self.statistics,
+            **({"together": self.together} if self.together else {}),
             "baseline_name": report.get("baseline_name", MAJORITY),
             "simpler_models": self.simpler,
             "selection": report.get("selection", {}).get("rule"),
-            "notes": list(report.get("notes", ())),
+            "notes": [*self.rows_missing, *(note for note in report.get("notes", ()) if WITHOUT_ROWS not in note)],
             "conclusion": self.conclusion,
             "next_step": report.get("next_step") if self.by == "rate" else None,
             "advice": self.advice,
@@ -373,7 +393,11 @@ def run_sweep(
         raise Diverged(output, why, "use a smaller learning rate")
     if by == "fold" and world().is_first:
         rows = task.source.read(data, "train").rows
-        _write_out_of_fold(output / OUT_OF_FOLD, found.runs, [row.identifier for row in rows])
+        entries = _out_of_fold(found.runs, [row.identifier for row in rows])
+        write_text(output / OUT_OF_FOLD, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+        if all(run.report for run in found.runs):
+            found = Sweep(task.name, by, found.runs, _scores_together(task, entries))
+            save_versioned(output / SUMMARY_NAME, found.to_json())
     return found
 
 
@@ -397,8 +421,8 @@ def _run(
     return SweepRun(name=variant.name, directory=directory, scores=all_scores(report), report=report, failure=failure)
 
 
-def _write_out_of_fold(path: Path, runs: Sequence[SweepRun], identifiers: Sequence[str]) -> None:
-    """Write the predictions of all folds, each with the name of its fold, in the order of the table's rows."""
+def _out_of_fold(runs: Sequence[SweepRun], identifiers: Sequence[str]) -> list[dict[str, Any]]:
+    """The predictions of all folds, each with the name of its fold, in the order of the table's rows."""
     entries = []
     for run in runs:
         predictions = run.directory / "predictions-dev.jsonl"
@@ -406,4 +430,11 @@ def _write_out_of_fold(path: Path, runs: Sequence[SweepRun], identifiers: Sequen
         entries += [json.loads(line) | {"fold": run.name} for line in lines]
     place = {identifier: number for number, identifier in enumerate(identifiers)}
     entries.sort(key=lambda entry: place[entry["id"]])
-    write_text(path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+    return entries
+
+
+def _scores_together(task: DeclaredTask, entries: Sequence[Mapping[str, Any]]) -> Scores:
+    """The scores of the predictions of all folds at once; empty for answers in a text, whose scores are means over
+    rows."""
+    found = task.target.of_entries(entries)
+    return {} if found is None else task.scores(*found)

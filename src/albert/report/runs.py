@@ -173,7 +173,7 @@ def result_of_sweep(
         detailed: that of the run whose classes and errors are shown, and which one it is in words.
     """
     by = report["by"]
-    statistics = [name for name in ("median", "mean", "deviation") if name in report]
+    statistics = [name for name in ("median", "mean", "deviation", "together") if name in report]
     columns: dict[str, Scores] = {run["name"]: without_thresholds(run["scores"]) for run in report["runs"]}
     columns |= {name: without_thresholds(report[name]) for name in statistics}
     known = {name for values in columns.values() for name in values}

@@ -275,6 +275,13 @@ class MultiLabel(TextTask, Labelled):
         ]
         return Predictions(gold, predicted, entries)
 
+    def of_entries(self, entries: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        gold, predicted = (
+            np.array([[label in entry[key] for label in self.labels] for entry in entries], np.bool_)
+            for key in ("gold", "prediction")
+        )
+        return gold, predicted
+
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         """The sets that are best for micro F1 (some of the most frequent labels), hamming loss (the labels of most
         rows), macro F1 (all labels), and exact match (the most frequent set)."""

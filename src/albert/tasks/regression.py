@@ -225,6 +225,10 @@ class Regression(TextTask):
         gold = np.array([0.0 if row.target is None else row.target for row in examples], np.float32)
         return Predictions(gold.astype(np.float64), decoded, entries)
 
+    def of_entries(self, entries: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        gold, predicted = (np.array([entry[key] for entry in entries], np.float64) for key in ("gold", "prediction"))
+        return gold, predicted
+
     def constants(self, gold: Any) -> Iterator[np.ndarray]:
         """The median, which has the smallest absolute error."""
         yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)

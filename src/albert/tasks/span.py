@@ -443,6 +443,9 @@ class Span(Task):
         gold = [tuple(answer.text for answer in example.answers) for example in examples]
         return Predictions(gold, texts if open_answers is None else open_answers, entries)
 
+    def of_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        return None
+
     def constants(self, gold: Any) -> Iterator[Any]:
         """No answer; where every question has one, the answer that is right for most, the first of equals."""
         counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))

@@ -413,6 +413,13 @@ class TokenTagging(Labelled):
             result.entries.append(entry)
         return result
 
+    def of_entries(self, entries: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+        names = dict(zip(self.labels, self.shown, strict=True))
+        gold, predicted = (
+            [tuple(names[tag] for tag in entry[key]) for entry in entries] for key in ("gold", "prediction")
+        )
+        return gold, predicted
+
     def constants(self, gold: Any) -> Iterator[list[tuple[str, ...]]]:
         """Every tag that occurs, for every word: one that is rare may have the best F1 of entities."""
         counts = Counter(tag for tags in gold for tag in tags)

@@ -264,6 +264,15 @@ class Task(RowPipeline, FromTable):
     def judge(self, examples: Sequence[Example], decoded: Any) -> Predictions:
         """What is predicted for each example, beside what is right."""
 
+    def of_entries(self, entries: Sequence[Mapping[str, Any]]) -> tuple[Any, Any] | None:
+        """Gold and predicted values for the metrics, of saved entries of `judge`; None if they do not hold them."""
+        answers = [list(entry["probabilities"]) for entry in entries]  # in the order of the classes
+        gold, predicted = (
+            np.array([own.index(entry[key]) for own, entry in zip(answers, entries, strict=True)], np.int64)
+            for key in ("gold", "prediction")
+        )
+        return gold, predicted
+
     @property
     def score_note(self) -> str | None:
         """A remark on the scores."""

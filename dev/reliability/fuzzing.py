@@ -519,7 +519,7 @@ def _block_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Rand
         index, _ = tensor_bundle._handle(sample, place)
         (_, first), *_ = tensor_bundle._block_entries(tensor_bundle._block(sample, index))
         (_, end), _ = tensor_bundle._handle(first, 0)
-    except ValueError:  # not a table after an earlier mutation
+    except (ValueError, IndexError):  # not a table after an earlier mutation
         return _bytes_changed(sample, samples, numbers)
     content = bytearray(sample[:end])
     for _ in range(numbers.choice((1, 2, 8))):

@@ -41,6 +41,20 @@ def test_a_run_is_replaced_after_all_checks(tiny_recipe, tiny_corpus, tmp_path, 
     assert (tmp_path / "letters" / "letter.txt").exists()
 
 
+def test_accuracies_are_shown_with_the_number_of_items_that_were_scored(tiny_recipe, tiny_corpus, tmp_path, capsys):
+    save_versioned(tmp_path / "recipe.json", tiny_recipe)
+    command = ["pretrain", str(tmp_path / "recipe.json"), "--data", str(tiny_corpus), "--output", str(tmp_path / "run")]
+    assert cli([*command, "--device", "cpu", "steps=2"]) == 0
+    shown = capsys.readouterr().out
+    found = events(tmp_path / "run", "evaluation")[-1]
+    for name in ("masked_tokens", "sentence_order"):
+        count, right = found[f"{name}_count"], found[f"{name}_accuracy"] * found[f"{name}_count"]
+        assert right == pytest.approx(round(right))  # the share is of this number
+        said = f"{found[f'{name}_accuracy']:.1%} of {count:,.0f} right, in {found['sequences']:.0f} held-out sequence"
+        assert said in shown
+    assert found["sentence_order_count"] <= found["sequences"] < found["masked_tokens_count"]
+
+
 def test_a_finished_run_continues_when_given_more_tokens(tiny_recipe, tiny_corpus, tmp_path):
     run, model = tmp_path / "run", replace(tiny_recipe.model, hidden_dropout_prob=0.1)
     limited = replace(tiny_recipe, max_tokens=500, model=model)

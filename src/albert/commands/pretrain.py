@@ -349,11 +349,12 @@ def show_result(console: Console, result: PretrainResult) -> None:
         values["updates left out, rollbacks"] = f"{training.skipped:,}, {training.rollbacks:,}"
     values["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
-        if f"{task}_accuracy" in result.evaluation:
+        if f"{task}_count" in result.evaluation:
+            items = result.evaluation[f"{task}_count"]
             score = result.evaluation[f"{task}_accuracy"]
             constant = result.evaluation[f"{task}_baseline"]
             of = counted(int(result.evaluation["sequences"]), "held-out sequences")
-            values[what] = f"{score:.1%} right in {of} (majority baseline: {constant:.1%})"
+            values[what] = f"{score:.1%} of {items:,.0f} right, in {of} (majority baseline: {constant:.1%})"
     values["model"] = result.model
     if (result.output / CURVES_NAME).exists():
         values["curves"] = result.output / CURVES_NAME

@@ -67,7 +67,8 @@ class HeldOutSamples:
         self._is_repeated = [_is_repeated(batch) for batch in self.batches]
 
     def evaluate(self, model: nn.Module, device: torch.device, precision: Precision) -> dict[str, float]:
-        """Loss, accuracy and baseline of both objectives, as `masked_tokens_loss`, `sentence_order_accuracy`, ...
+        """Loss, accuracy, baseline and number of items of both objectives, as `masked_tokens_loss`,
+        `sentence_order_count`, ...
 
         Args:
             model: an `AlbertForPreTraining` in evaluation mode on `device`.
@@ -87,6 +88,7 @@ class HeldOutSamples:
         for name, count in self.counts.items():
             if count:
                 figures[f"{name}_loss"] = sum(float(sums.losses[name]) for sums, _ in results) / count
+                figures[f"{name}_count"] = float(count)
                 figures[f"{name}_accuracy"] = sum(float(sums.correct[name]) for sums, _ in results) / count
         hits = [array for _, arrays in results for array in arrays]
         return {**figures, **self.baselines(), **self.repetition(hits), "sequences": float(self.n_sequences)}

@@ -52,7 +52,7 @@ def _read_run(path: Path, name: str) -> RunCurves:
 def figures_of(record: dict[str, Any]) -> Iterator[str]:
     """The names of a record's figures."""
     for name, value in record.items():
-        if name not in _NOT_FIGURES and isinstance(value, int | float):
+        if name not in _NOT_FIGURES and not name.endswith("_count") and isinstance(value, int | float):
             yield name
 
 

@@ -55,8 +55,10 @@ def read_parquet_records(file: InputFile, class_names: bool, reached: Advance) -
     """
     row = 0
     for batch, parquet in parquet_batches(file, file.name, RECORDS_AT_A_TIME):
-        classes = _class_names(parquet.schema_arrow.metadata or {}) if class_names else {}
-        for fields in batch.to_pylist():
+        with damage_refused(file.name, "Parquet file"):
+            classes = _class_names(parquet.schema_arrow.metadata or {}) if class_names else {}
+            rows = batch.to_pylist()
+        for fields in rows:
             row += 1
             named = {name: _name_classes(fields[name], classes[name]) for name in classes if name in fields}
             yield Record(f"{file.name}:{row}", fields | named)

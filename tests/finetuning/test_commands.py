@@ -148,7 +148,7 @@ TEXT_PAIRS = "finetune-vectors --train TABLE --text a --pair b --model MODEL --o
         # Evaluation.
         ("evaluate sst-2 --model MODEL --data DATA", (78,), "has no head for this task"),
         ("evaluate sst-2 --model MODEL", (2,), "--data: is missing"),
-        ("evaluate --model MODEL", (2,), "without a head for a task; albert finetune trains a model with a head"),
+        ("evaluate --model MODEL", (78,), "without a head for a task; albert finetune trains a model with a head"),
         ("evaluate pretraining --model MODEL", (2,), "--data: is missing"),
         ("evaluate sst-2 --model PAIRS --data DATA", (78,), "compares two texts"),
         ("predict PAIRS --classify ship", (2,), "was trained on pairs of texts"),

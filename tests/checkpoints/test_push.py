@@ -101,7 +101,7 @@ def test_export_for_sentence_transformers_opens_again_from_the_hub(hub, model, p
 @pytest.mark.parametrize(
     "words", [(), ("quantize",), ("convert",), ("export", "sentence-transformers")], ids=lambda words: " ".join(words)
 )
-def test_whoever_downloads_the_listed_files_opens_them(words, hub, model, push, tmp_path, capfd):
+def test_the_files_that_push_lists_open_after_a_download(words, hub, model, push, tmp_path, capfd):
     """The task stays on the machine of its user, also where it lies beside the derived model."""
     save_versioned(model.parent / "task.json", {"name": "stars", "train": "/home/me/train.csv", "text": "review"})
     pushed = model.parent

@@ -258,7 +258,7 @@ PAIRS = [*SAID_NOTHING, *FINETUNE_PAIRS, *COLUMN_PAIRS, *EVALUATE_PAIRS, *PREDIC
 # The checks.
 
 ONLY_COMMAND_LINE = ("predict", "info", "convert")
-"""Commands that are no functions of the package."""
+"""Commands that the command line alone has; `albert` has no function for them."""
 
 
 def words_of(text: str, scene, here: Path) -> list[str]:

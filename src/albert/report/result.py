@@ -86,8 +86,8 @@ class Result(Displayable):
     frame.
 
     Attributes:
-        scores: on the scored rows: of a run its development set; medians over seeds, means over folds, `task/score` for
-            a benchmark; of several models those of all together, of several depths or precisions those of the first.
+        scores: on the scored rows: of a run its development set; medians over seeds, means over folds; of several
+            models those of all together, of several depths or precisions those of the first.
         baselines: name -> scores of a simpler model on the same rows. First that of a constant answer.
         report: the content of results.json; of several runs of summary.json; of an evaluation of `--results`.
         output: the directory of the run or runs; None if there is none.
